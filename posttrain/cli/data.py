@@ -8,6 +8,8 @@ import click
 
 from posttrain.cli.format_options import columns_option, format_option, stated_format
 from posttrain.cli.options import DocumentedGroup, plain_table
+from posttrain.stage.errors import UserError
+from posttrain.stage.formatting import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,7 +73,9 @@ def inspect_(**options: Any) -> None:
     FILE is JSONL, JSON, CSV, TSV, text or parquet, packed with .gz or .zst or not, a folder of
     such, or the folder of a saved data set. Nothing is guessed between two formats: say which with
     --as. With --model lengths are in tokens, and a row is shown as the tokens that training sees:
-    lines that begin with + bear loss, lines with - do not.
+    lines that begin with + bear loss, lines with - do not. Rows that cannot be read are named, the
+    first five with what is wrong, and end the command with exit code 2. --recipe takes the recipe
+    of a project.
 
     Examples:
       posttrain data inspect chats.jsonl
@@ -99,6 +103,11 @@ def inspect_(**options: Any) -> None:
     _print_lengths(console, found, _limits(dag))
     for row in found.shown:
         _print_tokens(console, row)
+    if found.num_broken:
+        raise UserError(
+            f"{options['file']}: {found.num_broken:,} of {counted(found.num_rows, 'row')} cannot be"
+            " read, which stops a run; mend these lines, or leave them out"
+        )
 
 
 def _recipe(given: Path | None) -> "tuple[Recipe | None, Dag | None]":
@@ -148,8 +157,6 @@ def _limits(dag: "Dag | None") -> list[Limit]:
 
 
 def _print_rows(console: "Console", file: Path, found: "Inspection") -> None:
-    from posttrain.stage.formatting import counted
-
     console.print(f"{file}: {counted(found.num_rows, 'row')}", markup=False)
     console.print(f"read as {found.reading}", markup=False)
     of = found.reading.format.FORM.WHAT

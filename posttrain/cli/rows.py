@@ -29,7 +29,7 @@ _LONGEST_VALUE = 60
 _LONGEST_LINE = 2000
 _WIDE = 200
 # Columns of the terminal that a column of the table needs to be read.
-_NARROWEST = 12
+_NARROWEST = 20
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,11 @@ def rows(**options: Any) -> None:
     `posttrain lineage up TABLE --format json` has all.
 
     Examples:
-      posttrain rows data/curate/kept.parquet --where "difficulty >= 3"
-      posttrain rows data/curate/kept.parquet --where "reason = ''" --trace
-      posttrain rows data/rl/rollouts.parquet --where "reward > 0.9" --trace family
-      posttrain rows data/curate/kept.parquet --trace --from "synthesize: generator = 'X'"
+      posttrain rows data/synthesize/problems.parquet --where "difficulty >= 2"
+      posttrain rows data/balance/traces.parquet --where "source = 'chain_sum'" --trace
+      posttrain rows data/evaluate/completions.parquet --where "score < 1" --trace family
+      posttrain rows data/balance/traces.parquet --trace --from "synthesize: difficulty = 2"
+      posttrain rows data/import_chats/traces.parquet --trace     to the lines of your own file
 
     """
     request = Request(**options)

@@ -20,6 +20,7 @@ _SAVED, _SAVED_SPLITS = "state.json", "dataset_dict.json"
 _ANY_SPLIT = "train"
 
 Numbered = Iterator[tuple[int, Mapping[str, Any]]]
+Complain = Callable[[UserError], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,9 @@ class FileRow:
         return f"{self.file}:{self.number}"
 
 
-def file_rows(path: Path, *, name: str = "", split: str = "") -> Iterator[FileRow]:
+def file_rows(
+    path: Path, *, name: str = "", split: str = "", complain: Complain | None = None
+) -> Iterator[FileRow]:
     """Read the rows of a file, of all files in a folder, or of a saved data set.
 
     Args:
@@ -46,6 +49,7 @@ def file_rows(path: Path, *, name: str = "", split: str = "") -> Iterator[FileRo
             of such, read in the order of their names; or what `save_to_disk` left.
         name: What the rows' origin is called; the path without it.
         split: Of a saved data set with several; of a folder, the files whose names begin so.
+        complain: Takes what is wrong with a line of JSON lines, which is passed over then.
 
     Yields:
         Each row, in order.
@@ -61,7 +65,7 @@ def file_rows(path: Path, *, name: str = "", split: str = "") -> Iterator[FileRo
     if path.is_dir():
         for file in _files_of(path, split):
             inner = file.relative_to(path).as_posix()
-            yield from file_rows(file, name=f"{name}/{inner}")
+            yield from file_rows(file, name=f"{name}/{inner}", complain=complain)
         return
     if split:
         raise UserError(
@@ -70,7 +74,7 @@ def file_rows(path: Path, *, name: str = "", split: str = "") -> Iterator[FileRo
     if not path.is_file():
         raise UserError(f"{name} is not there; give the path of a file, or of a folder of files")
     read = ROW_READERS[_kind_of(path, name)]
-    for number, record in read(path, name):
+    for number, record in read(path, name, complain):
         yield FileRow(name, number, record)
 
 
@@ -182,11 +186,19 @@ def _unzstd(packed: bytes) -> bytes:
         return found
 
 
-def _json_lines(path: Path, name: str) -> Numbered:
+def _json_lines(path: Path, name: str, complain: Complain | None) -> Numbered:
     with _opened(path, name) as lines:
         for number, line in enumerate(lines, start=1):
-            if line.strip():
-                yield number, _object(f"{name}:{number}", line)
+            if not line.strip():
+                continue
+            try:
+                record = _object(f"{name}:{number}", line)
+            except UserError as error:
+                if complain is None:
+                    raise
+                complain(error)
+                continue
+            yield number, record
 
 
 def _object(where: str, line: bytes) -> Mapping[str, Any]:
@@ -223,7 +235,7 @@ def _too_much(error: Exception) -> str:
     return "nested too deeply" if isinstance(error, RecursionError) else first_line(error)
 
 
-def _json_list(path: Path, name: str) -> Numbered:
+def _json_list(path: Path, name: str, _: Complain | None) -> Numbered:
     """The objects of a JSON list by their lines, or by their places where some share a line."""
     rows = list(_listed(path, name))
     shared = len({line for line, _ in rows}) < len(rows)
@@ -262,11 +274,11 @@ def _listed(path: Path, name: str) -> Numbered:
         place = end
 
 
-def _csv_rows(path: Path, name: str) -> Numbered:
+def _csv_rows(path: Path, name: str, _: Complain | None) -> Numbered:
     return _separated(path, name, ",")
 
 
-def _tsv_rows(path: Path, name: str) -> Numbered:
+def _tsv_rows(path: Path, name: str, _: Complain | None) -> Numbered:
     return _separated(path, name, "\t")
 
 
@@ -291,7 +303,7 @@ def _separated(path: Path, name: str, delimiter: str) -> Numbered:
         raise UserError(f"{name}:{rows.line_num}: not CSV: {error}") from None
 
 
-def _text_lines(path: Path, name: str) -> Numbered:
+def _text_lines(path: Path, name: str, _: Complain | None) -> Numbered:
     """Every line that is not empty, as the column `text`."""
     with _opened(path, name) as lines:
         for number, line in enumerate(lines, start=1):
@@ -304,7 +316,7 @@ def _text_lines(path: Path, name: str) -> Numbered:
                 yield number, {"text": text}
 
 
-def _parquet(path: Path, name: str) -> Numbered:
+def _parquet(path: Path, name: str, _: Complain | None) -> Numbered:
     import pyarrow
     from pyarrow import parquet
 
@@ -346,7 +358,7 @@ def _decoded(path: Path, name: str) -> str:
 _OPENERS: Mapping[str, Callable[[bytes], bytes]] = {".gz": gzip.decompress, ".zst": _unzstd}
 """Suffix of a packed file -> what unpacks it."""
 
-ROW_READERS: Mapping[str, Callable[[Path, str], Numbered]] = {
+ROW_READERS: Mapping[str, Callable[[Path, str, Complain | None], Numbered]] = {
     ".jsonl": _json_lines,
     ".json": _json_list,
     ".csv": _csv_rows,

@@ -85,6 +85,13 @@ class Inspection:
         """How long each part of the rows is."""
         return {name: LengthSpread.of(lengths) for name, lengths in self.lengths.items() if lengths}
 
+    def complain(self, error: UserError) -> None:
+        """Count a row that cannot be read, and keep what is wrong with the first ones."""
+        self.num_rows += 1
+        self.num_broken += 1
+        if len(self.broken) < _SHOWN_COMPLAINTS:
+            self.broken.append(str(error))
+
     def over(self, part: str, limit: int) -> int:
         """Count the measured rows of which a part is longer than a limit."""
         return sum(length > limit for length in self.lengths.get(part, ()))
@@ -122,10 +129,11 @@ def inspect_file(
         UserError: The file cannot be read, is of no format or of two, or has no such row.
 
     """
-    found = Inspection(detect(sampled(path, split=split), where=str(path), wanted=wanted))
+    sample = sampled(path, split=split, complain=_pass_over)
+    found = Inspection(detect(sample, where=str(path), wanted=wanted))
     found.unit = "tokens" if encoding else _CHARACTERS
     seen: set[tuple[str, ...]] = set()
-    for row in file_rows(path, split=split):
+    for row in file_rows(path, split=split, complain=found.complain):
         found.num_rows += 1
         for form in _forms(found, row):
             texts = _texts(found, form)
@@ -144,14 +152,17 @@ def inspect_file(
     return found
 
 
+def _pass_over(_: UserError) -> None:
+    """Leave a broken line to the second reading, which counts it."""
+
+
 def _forms(found: Inspection, row: FileRow) -> list[Form]:
     """What a row becomes; what is wrong with it is noted."""
     try:
         forms = list(found.reading.format.convert(row.record, row.where))
     except UserError as error:
-        found.num_broken += 1
-        if len(found.broken) < _SHOWN_COMPLAINTS:
-            found.broken.append(str(error))
+        found.num_rows -= 1
+        found.complain(error)
         return []
     if not forms:
         found.left_out[_EMPTY] += 1
@@ -197,7 +208,8 @@ def _measure(
     for side, answer in asked.answers.items():
         if encoding is None:
             prompt, learned = len(asked.prompt), len(answer)
-            whole = prompt + learned
+            messages = asked.context.messages(asked.prompt)
+            whole = learned + sum(len(str(each.get("content") or "")) for each in messages)
         else:
             ids, learned_at = _encoded(asked, answer, encoding)
             learned = sum(learned_at)

@@ -10,6 +10,7 @@ from posttrain.cli.main import cli, main
 from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import save_policy
 from posttrain.learning.models.tokenizer import train_tokenizer
+from posttrain.stage.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +109,36 @@ def test_the_help_is_quick_and_shows_examples():
     done = CliRunner().invoke(cli, ["data", "inspect", "--help"])
     assert "posttrain data inspect chats.jsonl --model" in done.output
     assert time.process_time() - began < 0.3
+
+
+def test_broken_lines_are_named_after_what_could_be_shown(tmp_path):
+    good = [json.dumps({"prompt": f"{n}?", "completion": "five"}) for n in range(4)]
+    lines = [good[0], "{", good[1], "[1]", good[2], '{"prompt": 1}', good[3]]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines) + "\n")
+    done = CliRunner().invoke(cli, ["data", "inspect", str(tmp_path / "rows.jsonl")])
+    assert isinstance(done.exception, UserError)  # for which the program exits with 2
+    assert "rows.jsonl: 3 of 7 rows cannot be read" in str(done.exception)
+    assert "rows.jsonl: 7 rows" in done.output
+    assert "  4  usable" in done.output.replace("   ", "  ")
+    complaints = [line for line in done.output.splitlines() if "rows.jsonl:" in line][1:]
+    assert [line.partition("rows.jsonl:")[2][:1] for line in complaints] == ["2", "4", "6"]
+    assert "lengths in characters" in done.output
+
+
+def test_columns_inside_of_others_are_suggested_as_they_are_written(tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"id": 1, "meta": {"question": "2 + 3?", "answer": "5"}}) + "\n")
+    done = CliRunner().invoke(cli, ["data", "inspect", str(rows)])
+    said = "--as question_answer --column question=meta.question --column answer=meta.answer"
+    assert str(done.exception).endswith(said)
+    done = CliRunner().invoke(cli, ["data", "inspect", str(rows), *said.split()])
+    assert done.exit_code == 0
+
+
+def test_the_conversation_counts_in_the_whole_row_without_a_model_too(said, tmp_path):
+    turns = ["one", "four", "three", "seventeen"]
+    roles = ["user", "assistant"] * 2
+    messages = [{"role": r, "content": t} for r, t in zip(roles, turns, strict=True)]
+    write(tmp_path, {"messages": messages})
+    (line,) = [line for line in said("rows.jsonl").splitlines() if "whole row" in line]
+    assert line.split()[2:] == ["21"] * 3  # 3 + 4 + 5 + 9

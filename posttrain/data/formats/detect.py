@@ -1,6 +1,6 @@
 """Which format a file's rows are of: what is seen is said, and of two readings none is guessed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from posttrain.data.formats.base import RawRow, RowFormat, present_columns
 from posttrain.data.formats.registry import FORMATS
-from posttrain.data.row_files import file_rows
+from posttrain.data.row_files import Complain, file_rows
 from posttrain.stage.errors import UserError
 
 SAMPLE = 200
@@ -39,13 +39,16 @@ class Reading:
         return said
 
 
-def sampled(path: Path, *, name: str = "", split: str = "") -> list[RawRow]:
+def sampled(
+    path: Path, *, name: str = "", split: str = "", complain: Complain | None = None
+) -> list[RawRow]:
     """Read the first rows of a file; see `file_rows`.
 
     Args:
         path: File, folder or saved data set.
         name: What it is called in errors.
         split: Of a data set with several.
+        complain: As in `file_rows`.
 
     Returns:
         At most `SAMPLE` rows.
@@ -54,7 +57,8 @@ def sampled(path: Path, *, name: str = "", split: str = "") -> list[RawRow]:
         UserError: It cannot be read, or has no rows.
 
     """
-    rows = [row.record for row in islice(file_rows(path, name=name, split=split), SAMPLE)]
+    read = file_rows(path, name=name, split=split, complain=complain)
+    rows = [row.record for row in islice(read, SAMPLE)]
     if not rows:
         raise UserError(f"{name or path}: there are no rows in it")
     return rows
@@ -152,6 +156,11 @@ def _nothing_fits(sample: Sequence[RawRow], where: str) -> str:
     """Say which columns there are, and what the format that is nearest would need."""
     columns = ", ".join(present_columns(sample)) or "none that hold anything"
     known = [part.model_validate({}) for part in FORMATS.parts.values() if part.NEEDED]
+    if inner := _inner_columns(sample, known):
+        return (
+            f"{where}: no format has the columns {columns}, but columns inside of them, which are"
+            f" written with dots, fit: {inner}"
+        )
     near = [(len(_missing(each, sample)), each) for each in known]
     some = [(lacks, each) for lacks, each in near if lacks < len(each.NEEDED)]
     hint = ""
@@ -165,3 +174,25 @@ def _nothing_fits(sample: Sequence[RawRow], where: str) -> str:
         " OURS=THEIRS` (format: {kind: ..., columns: {ours: theirs}}), or convert rows by a"
         " function: format: {kind: map, function: module:function}"
     )
+
+
+def _inner_columns(sample: Sequence[RawRow], known: Sequence[RowFormat]) -> str:
+    """Spell the options by which a format reads columns that lie in others; empty where none do."""
+    inner = {
+        f"{name}.{below}": below
+        for record in sample
+        for name, value in record.items()
+        if isinstance(value, Mapping)
+        for below in value
+    }
+    present = present_columns(sample)
+    for each in known:
+        places = {
+            name: next((path for path in [*present, *inner] if inner.get(path, path) in names), "")
+            for name, names in each.NAMES.items()
+            if name in each.NEEDED
+        }
+        if all(places.values()) and not present.keys() >= {*places.values()}:
+            columns = " ".join(f"--column {name}={place}" for name, place in places.items())
+            return f"--as {each.kind} {columns}"
+    return ""
