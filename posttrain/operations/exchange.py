@@ -3,16 +3,18 @@
 import gzip
 import uuid
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from posttrain.pipeline.execution.lockstate import NAME, committed
 from posttrain.provenance.dvc.remote import DvcRemote
-from posttrain.provenance.ledger import Ledger
+from posttrain.provenance.ledger import Ledger, StageRun
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.provenance.ledger.transfer import export_ledger, import_ledger
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import CacheName
 
 _FOLDER = "posttrain/ledgers"
 _SUFFIX = ".jsonl.gz"
@@ -32,13 +34,14 @@ class Sent:
     """Records of the ledger."""
 
 
-def push(root: Path, recipe_dir: Path, ledger: Ledger) -> Sent:
+def push(root: Path, recipe_dir: Path, ledger: Ledger, *, remote_name: str = "") -> Sent:
     """Upload the artifacts that the recipe's lock names, then the whole ledger.
 
     Args:
         root: Of the project.
         recipe_dir: Where posttrain.lock is.
         ledger: The project's.
+        remote_name: The remote; empty takes the default one.
 
     Raises:
         UserError: Nothing was made yet, there is no remote, or it cannot be written to.
@@ -47,8 +50,8 @@ def push(root: Path, recipe_dir: Path, ledger: Ledger) -> Sent:
     made = committed(recipe_dir)
     if not made:
         raise UserError(f"{recipe_dir} has no {NAME}; run the recipe first: posttrain run")
-    remote = DvcRemote(root)
-    objects = {output.md5 for each in made for output in each.outputs if output.md5}
+    remote = DvcRemote(root, remote_name)
+    objects = _objects(made)
     new = remote.send(sorted(objects))
     with TemporaryDirectory(prefix="posttrain-") as folder:
         path = Path(folder) / "ledger"
@@ -58,12 +61,32 @@ def push(root: Path, recipe_dir: Path, ledger: Ledger) -> Sent:
     return Sent(remote.name, len(objects), len(new), count)
 
 
-def pull_ledgers(root: Path, ledger: Ledger) -> tuple[int, int]:
+def _objects(made: Sequence[StageRun]) -> set[CacheName]:
+    return {output.md5 for each in made for output in each.outputs if output.md5}
+
+
+def bring_objects(root: Path, recipe_dir: Path, remote_name: str) -> None:
+    """Download into the cache what a remote has of the artifacts that the recipe's lock names.
+
+    Args:
+        root: Of the project.
+        recipe_dir: Where posttrain.lock is.
+        remote_name: The remote.
+
+    Raises:
+        UserError: There is no such remote, or it cannot be read.
+
+    """
+    DvcRemote(root, remote_name).bring(sorted(_objects(committed(recipe_dir))))
+
+
+def pull_ledgers(root: Path, ledger: Ledger, *, remote_name: str = "") -> tuple[int, int]:
     """Append what the ledgers in the remote say and this one does not.
 
     Args:
         root: Of the project.
         ledger: The project's.
+        remote_name: The remote; empty takes the default one.
 
     Returns:
         Number of ledgers that others pushed, and of new records.
@@ -72,7 +95,7 @@ def pull_ledgers(root: Path, ledger: Ledger) -> tuple[int, int]:
         UserError: There is no remote, it cannot be read, or a ledger there is damaged.
 
     """
-    remote, own = DvcRemote(root), f"{_own_name(root)}{_SUFFIX}"
+    remote, own = DvcRemote(root, remote_name), f"{_own_name(root)}{_SUFFIX}"
     names = [each for each in remote.files(_FOLDER) if each.endswith(_SUFFIX) and each != own]
     added = 0
     with TemporaryDirectory(prefix="posttrain-") as folder:

@@ -142,6 +142,27 @@ def test_a_clone_that_made_something_gives_it_back(clone, tmp_path):
     assert {action for action, _ in actions(other).values()} == {"cached"}
 
 
+def test_another_remote_than_the_default_one_is_named(clone, tmp_path):
+    clone.run()
+    shutil.rmtree(tmp_path / "remote")
+    local = clone.root / ".dvc/config.local"
+    backup = f"['remote \"backup\"']\n    url = {tmp_path / 'backup'}\n"
+    local.write_text(local.read_text() + backup)
+    done = clone.cli("push", "-r", "backup")
+    assert "3 artifacts are in the remote 'backup', 3 of them new" in done.stdout, done.stderr
+    assert not (tmp_path / "remote").exists()
+    git(tmp_path, "clone", "-q", str(clone.root), str(tmp_path / "other"))
+    other = replace(clone, root=tmp_path / "other")
+    shutil.copy(local, other.root / ".dvc/config.local")
+    assert actions(other)["first"][0] == "run"
+    pulled = other.cli("pull", "--remote", "backup")
+    assert "3 of 3 stages fetched: first, second, third." in pulled.stdout, pulled.stderr
+    assert {action for action, _ in actions(other).values()} == {"cached"}
+    wrong = other.cli("pull", "-r", "bakup")
+    assert wrong.returncode == 2
+    assert "DVC knows no remote 'bakup'; did you mean 'backup'" in wrong.stderr
+
+
 def test_without_bytes_it_runs_and_says_why(clone, tmp_path):
     shutil.rmtree(tmp_path / "remote")
     gone = ("its outputs are gone from the workspace and the cache",)

@@ -15,23 +15,26 @@ _VERSIONS = ("ETag", "etag", "md5", "checksum", "VersionId", "mtime", "LastModif
 
 
 class DvcRemote:
-    """The default remote of a project: objects of the cache, and files of ours beside them.
+    """A remote of a project: objects of the cache, and files of ours beside them.
 
     Args:
         root: The project's root.
+        name: Of the remote; empty takes the default one.
 
     Raises:
-        UserError: There is no default remote, or DVC cannot open it.
+        UserError: There is no such remote, or no default one, or DVC cannot open it.
 
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, name: str = "") -> None:
         from dvc.config import ConfigError, NoRemoteError
         from dvc.exceptions import DvcException
 
         self._repo = open_repo(root)
+        if name:
+            _refuse_unknown(name, self._repo.config["remote"])
         try:
-            remote = self._repo.cloud.get_remote(None, "push")
+            remote = self._repo.cloud.get_remote(name or None, "push")
         except NoRemoteError:
             raise UserError(
                 f"{root} has no default DVC remote; set one with dvc remote add --default NAME URL"
@@ -70,8 +73,28 @@ class DvcRemote:
             raise UserError(f"the DVC remote does not have {lost[0]} after the upload; try again")
         return [md5 for md5 in objects if parts[md5] & lacking]
 
+    def bring(self, objects: Collection[CacheName]) -> None:
+        """Download into the cache what the remote has of some objects, with directories' files.
+
+        Args:
+            objects: Their names in the cache.
+
+        Raises:
+            UserError: It cannot be read.
+
+        """
+        with self._explained("read"):
+            self._fetch(objects)
+            self._fetch(set().union(*map(self._files_of, objects)))
+
+    def _fetch(self, oids: Collection[str]) -> None:
+        from dvc_data.hashfile.hash_info import HashInfo
+
+        there = sorted(set(oids) - self._lacking(oids))
+        self._repo.cloud.pull([HashInfo("md5", oid) for oid in there], remote=self.name)
+
     def _files_of(self, md5: CacheName) -> set[str]:
-        """Objects that one consists of; none where its list is not in the cache."""
+        """Objects that one consists of; none where its list is not in the cache, or it has none."""
         cache = self._repo.cache.local
         if not Path(cache.oid_to_path(md5)).is_file():
             return set()
@@ -142,9 +165,7 @@ def remote_digest(root: Path, address: str) -> str:
     name, _, path = address.removeprefix("remote://").partition("/")
     config = Config(dvc_dir=str(root / ".dvc"))
     remotes = config["remote"]
-    if name not in remotes:
-        hint = nearest(name, remotes) or "; add it with `dvc remote add`"
-        raise UserError(f"{address}: DVC knows no remote '{name}'{hint}")
+    _refuse_unknown(name, remotes, where=f"{address}: ")
     cls, settings, base = get_cloud_fs(config, name=name)
     files = cls(**settings)
     top = files.join(base, path) if path else base
@@ -153,6 +174,12 @@ def remote_digest(root: Path, address: str) -> str:
         raise UserError(f"{address}: nothing is there")
     lines = [f"{entry} {_version(info)}" for entry, info in sorted(found.items())]
     return sha256_of("\n".join(lines))
+
+
+def _refuse_unknown(name: str, remotes: Collection[str], *, where: str = "") -> None:
+    if name not in remotes:
+        hint = nearest(name, remotes) or "; add it with `dvc remote add`"
+        raise UserError(f"{where}DVC knows no remote '{name}'{hint}")
 
 
 def _list_files(files: Any, top: str) -> list[str]:
