@@ -42,9 +42,8 @@ def notes_on(session: Session, decisions: Sequence[Decision]) -> Iterator[str]:
 
 
 def _of_values(session: Session) -> Iterator[str]:
+    yield from remarks_on(session.dag)
     for name, stage in session.dag.stages.items():
-        for line in stage.config.remarks():
-            yield f"{name}: {line}"
         lacks = without_port(stage, session.dag)
         if lacks and VERIFIES in session.planner.keys.closure(name).symbols:
             yield f"{name}: it scores answers to problems, and {lacks}"
@@ -87,6 +86,23 @@ def _row_limits(session: Session, decisions: Sequence[Decision]) -> Iterator[str
         if auto and None not in figures:
             tokens, needed = (int(figure or 0) for figure in figures)
             yield f"{each.stage}: {row_limit_told(tokens, needed)}"
+
+
+def remarks_on(dag: Dag) -> list[str]:
+    """Say what follows from the values of the stages, once for all of which it is true.
+
+    Args:
+        dag: Its stages' configs remark on themselves.
+
+    Returns:
+        Sentences, each behind the names of its stages.
+
+    """
+    said: dict[str, list[str]] = {}
+    for name, stage in dag.stages.items():
+        for line in stage.config.remarks():
+            said.setdefault(line, []).append(name)
+    return [f"{', '.join(names)}: {line}" for line, names in said.items()]
 
 
 def disagreement(dag: Dag) -> str | None:
