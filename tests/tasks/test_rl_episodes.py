@@ -1,5 +1,6 @@
 """RL over episodes of several turns: stored, learned from where the policy spoke, and replayed."""
 
+import polars as pl
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from posttrain.learning.rl.rollout import Rollout
 from posttrain.stage.context import StageContext
 from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run
-from tests.learning.episodes.environments import Counting
+from tests.learning.episodes.environments import Counting, Flaky
 
 SMALL = {
     "steps": 3,
@@ -91,6 +92,30 @@ def test_episodes_of_one_turn_are_answers_bit_for_bit(inputs, tmp_path):
         assert read_table(plain[name], schema).equals(read_table(single[name], schema)), name
     digests = {weights_digest(load_policy(each["policy"]).model) for each in (plain, single)}
     assert len(digests) == 1
+
+
+def test_an_episode_whose_environment_broke_is_neither_right_nor_wrong(inputs, tmp_path):
+    producer = {"kind": "episodes", "environment": Flaky(rounds=1)}
+    config, outputs = trained(inputs, tmp_path, producer=producer)
+    rows = read_table(outputs["rollouts"], ROLLOUTS)
+    broke = rows.filter(end="failed")
+    assert 0 < len(broke) < len(rows)
+    assert broke["reward"].null_count() == broke["solved"].null_count() == len(broke)
+    assert broke["advantages"].list.len().sum() == 0
+    assert rows.filter(end="over")["reward"].null_count() == 0
+    curve = read_table(outputs["curve"], CURVE)
+    shares = curve.filter(metric="rl/episodes_failed").sort("step")["value"].to_list()
+    by_step = rows.group_by("step").agg((pl.col("end") == "failed").mean().alias("share"))
+    counted = by_step.filter(pl.col("share") > 0).sort("step")["share"].to_list()
+    assert shares == pytest.approx(counted)
+    # Two turns where it did not break in the first: 2 of 2, else what was said until then.
+    turns = rows.group_by("step").agg(pl.col("versions").list.len().mean()).sort("step")
+    assert curve.filter(metric="rl/turns").sort("step")["value"].to_list() == pytest.approx(
+        turns["versions"].to_list()
+    )
+    context = StageContext.quiet(tmp_path / "replay", seed=3)
+    found = replay(config, {"policy": inputs["policy"]}, outputs["rollouts"], context)
+    assert found == weights_digest(load_policy(outputs["policy"]).model)
 
 
 layouts = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=5)

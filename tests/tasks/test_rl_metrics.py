@@ -48,10 +48,11 @@ class Spreading(Regularizer):
 PARTS = {"problem_sampler": {"counting": Counting}, "regularizer": {"spreading": Spreading}}
 
 
-SOMETIMES = {"rl/unjudged", "rl/rollouts_masked"}
-"""What only steps with such rollouts measure; all of these are judged, and end in time."""
+SOMETIMES = {"rl/unjudged", "rl/rollouts_masked", "rl/episodes_failed", "rl/turns"}
+"""What only steps with such rollouts measure; all here are judged, end in time, have one turn."""
 ALWAYS = {
-    *("reward", "unjudged", "length", "truncation_rate", "entropy", "yield", "all_solved"),
+    *("reward", "unjudged", "episodes_failed", "turns", "length", "truncation_rate", "entropy"),
+    *("yield", "all_solved"),
     *("none_solved", "rollouts_drawn", "tokens_drawn", "rounds", "rollouts_trained"),
     *("rollouts_masked", "trained_share", "staleness", "rollouts_stale", "logprob_gap"),
     *("logprob_gap_max", "logprob_gap_k3", "loss", "clip_fraction", "approx_kl"),

@@ -26,6 +26,8 @@ METRICS: Mapping[str, str] = {
     # Rollouts of the step, all that were drawn for it.
     "rl/reward": "mean reward of those that could be judged",
     "rl/unjudged": "share of rollouts that could not be judged, where there are any",
+    "rl/episodes_failed": "share of episodes whose environment broke, where there are any",
+    "rl/turns": "mean number of turns of an episode, where any has several",
     "rl/length": "mean length of the completions, in tokens",
     "rl/truncation_rate": "share of completions cut off at max_tokens",
     "rl/entropy": "mean of -log p of the drawn tokens, in nats",
@@ -191,6 +193,8 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
     num_tokens = sum(rollout.num_drawn for rollout in rollouts)
     trained = sum(rollout.trained for rollout in rollouts)
     unjudged = len(rollouts) - len(rewards)
+    failed = sum(rollout.end == "failed" for rollout in rollouts)
+    turns = [len(rollout.versions) for rollout in rollouts]
     num_informative = sum(len(g) for g, has in zip(groups, informative, strict=True) if has)
     return {
         **({"reward": sum(rewards) / len(rewards)} if rewards else {}),
@@ -204,6 +208,8 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
         "rollouts_trained": float(trained),
         "trained_share": trained / len(rollouts),
         **({"unjudged": unjudged / len(rollouts)} if unjudged else {}),
+        **({"episodes_failed": failed / len(rollouts)} if failed else {}),
+        **({"turns": fmean(turns)} if max(turns) > 1 else {}),
         **_components(rollouts),
     }
 

@@ -9,7 +9,7 @@ from posttrain.learning.rewards.components.base import Answers, Verify
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.port_models import PortModels
 from posttrain.learning.rewards.stack import Earned, StackAtWork
-from posttrain.learning.rl.rollout import Group
+from posttrain.learning.rl.rollout import Group, Rollout
 
 if TYPE_CHECKING:
     from posttrain.learning.models.distributed.group import ProcessGroup
@@ -65,7 +65,7 @@ class Rewarder:
             )
             for place, rollout in enumerate(rollout for group in groups for rollout in group)
         )
-        return [[next(made) for _ in group] for group in groups]
+        return [[_if_played(next(made)) for _ in group] for group in groups]
 
     def _earned(self, answers: Sequence[Answers], *, step: int) -> Earned:
         return self.work.earned(self.stack, answers, step=step)
@@ -99,6 +99,14 @@ class SharedRewarder(Rewarder):
         earned: Earned
         earned, self.work.state = self.group.from_main(found)
         return earned
+
+
+def _if_played(rollout: Rollout) -> Rollout:
+    """What a rollout earned; nothing where its environment broke, which is nobody's answer."""
+    if rollout.end != "failed":
+        return rollout
+    unknown = tuple((name, None) for name, _ in rollout.components)
+    return rollout._replace(components=unknown, reward=None, solved=None, token_rewards=())
 
 
 def answers_of(group: Group, problem: Problem) -> Answers:

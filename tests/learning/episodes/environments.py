@@ -34,6 +34,17 @@ class Broken(Counting):
         return super().step(state, acts, seed)
 
 
+class Flaky(Counting):
+    """Break in every fourth episode or so, by the seed of the turn."""
+
+    kind: Literal["flaky"] = "flaky"
+
+    def step(self, state, acts, seed):
+        if seed % 4 == 0:
+            return Situation(state, failed="the page is gone")
+        return super().step(state, acts, seed)
+
+
 class Impolite(Counting):
     """Ask again without a word."""
 
