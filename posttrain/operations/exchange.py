@@ -4,6 +4,7 @@ import gzip
 import uuid
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,6 +38,9 @@ class Sent:
 def push(root: Path, recipe_dir: Path, ledger: Ledger, *, remote_name: str = "") -> Sent:
     """Upload the artifacts that the recipe's lock names, then the whole ledger.
 
+    What lies in the remote under the name of this clone is read first: a copy of its folder, or
+    the state that a backup did not have, may have put there what this ledger does not know.
+
     Args:
         root: Of the project.
         recipe_dir: Where posttrain.lock is.
@@ -53,11 +57,15 @@ def push(root: Path, recipe_dir: Path, ledger: Ledger, *, remote_name: str = "")
     remote = DvcRemote(root, remote_name)
     objects = _objects(made)
     new = remote.send(sorted(objects))
+    own = f"{_own_name(root)}{_SUFFIX}"
+    if own in remote.files(_FOLDER):
+        with suppress(UserError):  # a damaged one is replaced
+            _append(remote, own, ledger)
     with TemporaryDirectory(prefix="posttrain-") as folder:
         path = Path(folder) / "ledger"
         with gzip.open(path, "wt", encoding="utf-8") as stream:
             count = export_ledger(ledger, stream)
-        remote.put(path, f"{_FOLDER}/{_own_name(root)}{_SUFFIX}")
+        remote.put(path, f"{_FOLDER}/{own}")
     return Sent(remote.name, len(objects), len(new), count)
 
 
@@ -96,23 +104,26 @@ def pull_ledgers(root: Path, ledger: Ledger, *, remote_name: str = "") -> tuple[
 
     """
     remote, own = DvcRemote(root, remote_name), f"{_own_name(root)}{_SUFFIX}"
-    names = [each for each in remote.files(_FOLDER) if each.endswith(_SUFFIX) and each != own]
-    added = 0
+    names = [each for each in remote.files(_FOLDER) if each.endswith(_SUFFIX)]
+    added = sum(_append(remote, name, ledger) for name in names)
+    return len(names) - names.count(own), added
+
+
+def _append(remote: DvcRemote, name: str, ledger: Ledger) -> int:
+    """Append what a ledger in the remote says; returns the number of new records."""
+    where = f"{_FOLDER}/{name} of the remote '{remote.name}'"
     with TemporaryDirectory(prefix="posttrain-") as folder:
-        for name in names:
-            path = Path(folder) / name
-            remote.get(f"{_FOLDER}/{name}", path)
-            where = f"{_FOLDER}/{name} of the remote '{remote.name}'"
-            try:
-                with gzip.open(path, "rt", encoding="utf-8") as lines:
-                    added += import_ledger(ledger, lines, where=where)
-            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-                raise UserError(f"{where} is damaged ({error}); push it again") from None
-    return len(names), added
+        path = Path(folder) / "ledger"
+        remote.get(f"{_FOLDER}/{name}", path)
+        try:
+            with gzip.open(path, "rt", encoding="utf-8") as lines:
+                return import_ledger(ledger, lines, where=where)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise UserError(f"{where} is damaged ({error}); push it again") from None
 
 
 def _own_name(root: Path) -> str:
-    """Name under which this clone's ledger lies in the remote, chosen once."""
+    """Name under which this clone's ledger lies in the remote, chosen once; copies share it."""
     path = root / STATE_DIR / _OWN
     if not path.is_file():
         path.parent.mkdir(exist_ok=True)

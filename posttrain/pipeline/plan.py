@@ -123,10 +123,10 @@ class Planner:
             return Decision(name, "run", self._explain_run(last, key), key)
         if self._in_place(known):
             return Decision(name, "cached", (), key, known)
-        if not (missing := self._missing(known)):
-            return Decision(name, "restore", ("made before, kept in the cache",), key, known)
         gone = "its outputs are gone from the workspace and the cache"
         try:
+            if not (missing := self._missing(known)):
+                return Decision(name, "restore", ("made before, kept in the cache",), key, known)
             if all(md5 and self.store.remote_has(md5) for md5 in missing):
                 return Decision(name, "restore", ("made before, kept in the remote",), key, known)
         except UserError as error:

@@ -76,6 +76,32 @@ def test_a_read_only_project_can_be_looked_at(toy, posttrain):
         assert posttrain("lineage", "up", "data/second/result.json").code == 0
         refused = posttrain("run", "--local", "--set", "third.amount=9")
         assert (refused.code, "make the workspace writable" in refused.sentence) == (2, True)
+        # Before every stage ran again for a verdict that nobody can keep.
+        refused = posttrain("verify", "latest", "--level", "L0")
+        assert refused.sentence.endswith("it is read-only; make its folder writable")
+        assert (refused.code, "ran in" in refused.err) == (2, False)
+    finally:
+        os.chdir("/")
+        subprocess.run(["umount", "--lazy", str(toy.root)], check=True)
+
+
+def test_a_read_only_clone_that_nobody_ever_used_can_be_looked_at(toy, posttrain):
+    """No ledger is there, and DVC has no folder for its locks: what is committed is said."""
+    assert posttrain("run", "--local").code == 0
+    for name in (".posttrain", ".dvc/tmp", ".dvc/cache", "data"):
+        shutil.rmtree(toy.root / name)
+    mounted(toy.root, "--bind", str(toy.root))
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", str(toy.root)], check=True)
+        planned = posttrain("plan")
+        assert planned.code == 0
+        words = " ".join(planned.out.split())
+        assert "its outputs are gone from the workspace and the cache, and dvc" in words
+        assert "data/second/result.json" in posttrain("status").out
+        assert "changed from 1 to 9" in posttrain("why", "first", "--set", "first.amount=9").out
+        refused = posttrain("run", "--local")
+        assert (refused.code, "make the workspace writable" in refused.sentence) == (2, True)
+        assert posttrain("push").sentence.endswith("Read-only file system; make it writable")
     finally:
         os.chdir("/")
         subprocess.run(["umount", "--lazy", str(toy.root)], check=True)

@@ -219,3 +219,37 @@ def test_a_damaged_ledger_of_the_remote_changes_nothing(clone, tmp_path):
     assert refused.returncode == 2
     assert "of the remote 'team' is damaged" in refused.stderr
     assert not (clone.root / "data").exists()
+
+
+def test_two_copies_of_a_folder_lose_no_record_of_each_other(clone, tmp_path):
+    """`cp -r` copies the name under which the ledger lies in the remote, too."""
+    assert clone.cli("push").returncode == 0
+    shutil.copytree(clone.root, tmp_path / "copy")
+    copy = replace(clone, root=tmp_path / "copy")
+    clone.recipe("third: {amount: 7}\n")
+    copy.recipe("third: {amount: 8}\n")
+    ids = [toy.run()["third"].id for toy in (clone, copy)]
+    for toy in (clone, copy):
+        pushed = toy.cli("push")
+        assert pushed.returncode == 0, pushed.stderr
+    pulled = clone.cli("pull")
+    assert pulled.returncode == 0, pulled.stderr
+    third = replace(clone, root=tmp_path / "third")
+    git(tmp_path, "clone", "-q", str(clone.root), "third")
+    shutil.copy(clone.root / ".dvc/config.local", third.root / ".dvc/config.local")
+    assert third.cli("pull").returncode == 0
+    for toy in (clone, third):
+        with open_ledger(toy.root / ".posttrain/ledger.db") as ledger:
+            assert [ledger.stage_run(each) is not None for each in ids] == [True, True]
+
+
+@pytest.mark.parametrize("url", ["gs://bucket/project", "ssh://nobody.invalid/project"])
+def test_a_client_of_the_remote_that_is_not_installed_is_one_sentence(clone, url):
+    """Extras of DVC; where one is installed it is the machine or bucket that does not answer."""
+    (clone.root / ".dvc/config.local").write_text(f"['remote \"team\"']\n    url = {url}\n")
+    for verb in ("push", "pull"):
+        refused = clone.cli(verb)
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
+        assert refused.stderr.startswith("error: the DVC remote")
+    assert actions(clone)["first"][0] == "run"
+    assert "and the DVC remote cannot be read: " in actions(clone)["first"][1][0]

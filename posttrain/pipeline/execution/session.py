@@ -1,12 +1,14 @@
 """One invocation of a recipe from opening the workspace to the summary."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
 from posttrain.pipeline.execution.lockstate import (
@@ -237,13 +239,30 @@ def open_session(path: Path, overrides: Sequence[str] = ()) -> Iterator[Session]
     dag = recipe.resolve(workspace.root)
     stat_cache = StatCache.load(workspace.state / "digests.json")
     store = DvcStore(workspace.root, recipe.directory)
-    ledger_at = ledger_location(workspace.root)
-    _say_new(ledger_at, workspace)
-    with open_ledger(ledger_at) as ledger, plugged(recipe.plugins):
+    with _ledger_of(workspace) as ledger, plugged(recipe.plugins):
         known = learn_committed(recipe.directory, ledger)
         planner = Planner(recipe, dag, workspace, ledger, stat_cache, store, committed=known)
         yield Session(recipe, dag, workspace, ledger, store, stat_cache, planner)
         stat_cache.save()
+
+
+@contextmanager
+def _ledger_of(workspace: Workspace) -> Iterator[Ledger]:
+    """Open the project's ledger; where none can be made, one for as long as somebody looks.
+
+    What writes holds the workspace first, which is refused there.
+    """
+    ledger_at = ledger_location(workspace.root)
+    own = Path(ledger_at)
+    with ExitStack() as opened:
+        state = workspace.state if workspace.state.exists() else workspace.root
+        makes = own.exists() or os.access(state, os.W_OK)
+        if own.is_relative_to(workspace.state) and not makes:
+            folder = opened.enter_context(TemporaryDirectory(prefix="posttrain-ledger-"))
+            ledger_at = str(Path(folder) / own.name)
+        else:
+            _say_new(ledger_at, workspace)
+        yield opened.enter_context(open_ledger(ledger_at))
 
 
 def _say_unseen(decisions: Iterable[Decision]) -> None:

@@ -39,7 +39,7 @@ class DvcRemote:
             raise UserError(
                 f"{root} has no default DVC remote; set one with dvc remote add --default NAME URL"
             ) from None
-        except (DvcException, ConfigError) as error:
+        except (DvcException, ConfigError, ImportError) as error:
             raise UserError(f"the DVC remote cannot be opened: {error}") from None
         self.name = str(remote.name)
         self._files, self._top, self._odb = remote.fs, remote.path, remote.odb
@@ -70,7 +70,10 @@ class DvcRemote:
             transfer(cache, self._odb, wanted, cache_odb=cache)
             lost = sorted(self._lacking(lacking))
         if lost:
-            raise UserError(f"the DVC remote does not have {lost[0]} after the upload; try again")
+            raise UserError(
+                f"the DVC remote '{self.name}' does not have {lost[0]} after the upload;"
+                " `dvc push -v` says why it was not taken"
+            )
         return [md5 for md5 in objects if parts[md5] & lacking]
 
     def bring(self, objects: Collection[CacheName]) -> None:

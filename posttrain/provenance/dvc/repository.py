@@ -31,6 +31,11 @@ def open_repo(root: Path) -> Any:
         raise UserError(f"{root} is not in a git repository; run `git init` there") from None
     except DvcException as error:
         raise UserError(f"dvc cannot open {root}: {error}") from None
+    except OSError as error:
+        # A clone in which nothing ever wrote: DVC wants a folder for its locks.
+        raise UserError(
+            f"dvc cannot open {root}: {error.filename}: {error.strerror}; make it writable"
+        ) from None
     _link_whole(repo.cache.local)
     return repo
 
@@ -92,7 +97,9 @@ def _link_whole(odb: Any) -> None:
 
 
 def remote_failures() -> tuple[type[Exception], ...]:
-    """Name what reading or writing a remote may fail with: clients of S3 have errors of their own.
+    """Name what reading or writing a remote may fail with.
+
+    Clients of S3 have errors of their own, and a client that is not installed is one of imports.
 
     Returns:
         Classes of exceptions, for an `except`, which asks once something went wrong.
@@ -102,4 +109,4 @@ def remote_failures() -> tuple[type[Exception], ...]:
 
     botocore = sys.modules.get("botocore.exceptions")
     of_s3 = (botocore.BotoCoreError, botocore.ClientError) if botocore else ()
-    return (DvcException, OSError, *of_s3)
+    return (DvcException, ImportError, OSError, *of_s3)

@@ -44,10 +44,6 @@ class DvcStore:
         self._remote_has: dict[CacheName, bool] = {}
         self._described: dict[tuple[str, int, int, int], StoredObject] = {}
 
-    def warm(self) -> None:
-        """Import dvc and open the repository now: 0.3 s that are better spent while waiting."""
-        self._open()
-
     @property
     def cache(self) -> Path:
         """The folder of the cache."""
@@ -201,7 +197,7 @@ class DvcStore:
         from dvc_data.hashfile.hash_info import HashInfo
 
         odb = repo.cache.local
-        with contextlib.suppress(NoRemoteError, FileNotFoundError, objects.Damaged):
+        try:
             repo.cloud.pull([HashInfo("md5", md5)])
             if md5.endswith(".dir"):
                 # DVC takes a directory whose list is in the cache for complete; ours may have lost
@@ -209,8 +205,11 @@ class DvcStore:
                 files = set(objects.tree(odb, md5).values())
                 repo.cloud.pull([HashInfo("md5", oid) for oid in files])
             objects.verify(odb, md5)
-            return True
-        return False
+        except (NoRemoteError, FileNotFoundError, objects.Damaged):
+            return False
+        except remote_failures() as error:
+            raise UserError(f"the DVC remote cannot be read: {error}") from None
+        return True
 
     def _entry(self, entry: LockEntry, known: Mapping[str, StoredObject]) -> dict[str, object]:
         """One stage's entry with sizes and hashes, in DVC's order."""

@@ -176,6 +176,7 @@ class SqliteStore:
         self.url = f"sqlite:///{path}"
         self._path = path
         self._lock = threading.RLock()
+        self._immutable = False
         with self._explained("opened"):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = self._connect()
@@ -188,6 +189,7 @@ class SqliteStore:
                 raise
             # WAL needs to write beside the file. Where nobody can, nobody else writes either.
             if not os.access(self._path.parent, os.W_OK):
+                self._immutable = True
                 return _prepared(f"{self._path.absolute().as_uri()}?immutable=1")
             # A full disk has no room for the index of the WAL, which who is alone keeps in memory:
             # what frees the disk must be able to read.
@@ -219,6 +221,10 @@ class SqliteStore:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing. IMMEDIATE waits for the other writer now instead of failing later."""
+        if self._immutable:
+            # SQLite would say so at the first row, after hours of what is to be recorded.
+            remedy = _REMEDIES[sqlite3.SQLITE_READONLY]
+            raise UserError(f"the ledger {self._path} cannot be written: it is read-only; {remedy}")
         with self._lock, self._explained("written"):
             self._connection.execute("BEGIN IMMEDIATE")
             try:

@@ -163,7 +163,7 @@ def test_a_full_disk_is_a_sentence_and_leaves_no_object(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     store = DvcStore(folder, folder)
-    store.warm()
+    assert store.cache.name == "cache"  # it is open
     monkeypatch.setattr("dvc_objects.fs.local.copyfile", full)
     with pytest.raises(UserError, match="no space left; free some"):
         store.store(kit.outputs(folder)[:1])
@@ -172,10 +172,10 @@ def test_a_full_disk_is_a_sentence_and_leaves_no_object(
 
 def test_a_missing_repository_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no .dvc folder"):
-        DvcStore(tmp_path, tmp_path).warm()
+        _ = DvcStore(tmp_path, tmp_path).cache
     (tmp_path / ".dvc").mkdir()
     with pytest.raises(UserError, match="git init"):
-        DvcStore(tmp_path, tmp_path).warm()
+        _ = DvcStore(tmp_path, tmp_path).cache
 
 
 def test_a_directory_below_an_ignored_folder_is_stored_with_its_files(folder: Path) -> None:

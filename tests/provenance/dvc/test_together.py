@@ -80,7 +80,7 @@ from pathlib import Path
 from posttrain.provenance.dvc import DvcStore, LockEntry
 root = Path(sys.argv[1])
 store = DvcStore(root, root)
-store.warm()
+store.cache
 print("ready", flush=True)
 while True:
     store.store([root / "data/make/table.parquet", root / "data/make/model"])
