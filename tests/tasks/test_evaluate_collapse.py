@@ -65,7 +65,8 @@ def test_one_that_guesses_is_named_with_its_answer():
     found = warnings_of(tally_of("rl", GUESSED), tally_of("sft", RIGHT))
     assert found[0] == (
         "rl seems to guess at sums: 75% of its answers are '1'; they vary as 1.8 equally frequent"
-        " ones would, and 10.0 would be usual"
+        " ones would, and 10.0 would be usual; RL guesses less with algorithm maxrl and"
+        " draw.most_of_one_answer 0.2"
     )
     # It solves two of ten problems where its parent solved all: 1 -> 0.2 in four tries.
     assert found[1] == "rl solves fewer problems in 4 tries than sft: 20.0% against 100.0%"
