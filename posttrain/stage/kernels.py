@@ -96,7 +96,8 @@ def bound_kernels(*, loaded: bool = False) -> dict[str, str]:
     Returns:
         torch's capability, MKL's branch, numpy's and OpenBLAS's kernels as they say themselves;
         oneDNN's cap as it is set, as torch's oneDNN cannot be asked; and under `kernels` what they
-        come to: `portable` where all are bound to AVX2, else `own`: those of this processor.
+        come to: `portable` where all are bound to AVX2, also where none is imported, which leaves
+        nothing to the processor; else `own`: those of this processor.
 
     """
     found: dict[str, str] = {}
