@@ -5,13 +5,13 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.learning.rollouts.sampling import SamplingConfig
+from posttrain.learning.episodes.sampling import EpisodeSamplingConfig
 from posttrain.learning.rollouts.strategies.base import Strategy
 from posttrain.learning.rollouts.strategies.registry import STRATEGIES
 from posttrain.stage.slots import InSlot
 
 
-class EvaluateConfig(SamplingConfig):
+class EvaluateConfig(EpisodeSamplingConfig):
     """How the policies are sampled and what is computed from the samples."""
 
     _OF_GREEDY: ClassVar[Mapping[str, Any]] = {"num_samples": 1, "pass_at": (1,)}

@@ -9,10 +9,10 @@ import polars as pl
 
 from posttrain.data.schemas import COMPLETIONS, completions_table
 from posttrain.data.tables import write_table
+from posttrain.learning.episodes.sampling import open_playing
 from posttrain.learning.models.load import Policy, load_policy, weights_digest
 from posttrain.learning.models.reward_head import load_reward_model
 from posttrain.learning.models.tokenizer import check_same_tokenizer
-from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.limits import tell_no_room, tokens_for
 from posttrain.learning.rollouts.scoring import (
     make_prompts,
@@ -59,9 +59,7 @@ def run(
     unjudged: dict[str, float] = {}
     with verifying(context.ray) as verify:
         for place, (name, policy) in enumerate(policies.items()):
-            with open_engine(
-                config.engine, policy, batch_size=config.batch_size, ray=context.ray
-            ) as engine:
+            with open_playing(config, policy, problems, ray=context.ray) as engine:
                 # By its own template: training may have given it one that its parent lacks.
                 prompts = make_prompts(policy.tokenizer, problems)
                 tell_no_room(

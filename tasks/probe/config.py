@@ -2,10 +2,10 @@
 
 from pydantic import Field
 
-from posttrain.learning.rollouts.sampling import SamplingConfig
+from posttrain.learning.episodes.sampling import EpisodeSamplingConfig
 
 
-class ProbeConfig(SamplingConfig):
+class ProbeConfig(EpisodeSamplingConfig):
     """Which problems are attempted, how often and how; take RL's temperature, to meet its rates."""
 
     num_problems: int | None = Field(None, ge=1)

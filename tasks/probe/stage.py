@@ -16,11 +16,11 @@ from posttrain.data.schemas import (
 )
 from posttrain.data.source_verifiers import read_scored_problems
 from posttrain.data.tables import write_table
+from posttrain.learning.episodes.sampling import open_playing
 from posttrain.learning.maths.intervals import wilson_interval
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rewards.components.verifier import places_of_answers, stated_answers
 from posttrain.learning.rollouts.engines.base import FinishReason
-from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.limits import refuse_cutting, tell_no_room, tokens_for
 from posttrain.learning.rollouts.scoring import (
     ScoredSample,
@@ -53,7 +53,7 @@ def run(
     params = config.params(purpose_seed(context.seed, "probe"), max_tokens=limit)
     prompts = make_prompts(policy.tokenizer, problems)
     with (
-        open_engine(config.engine, policy, batch_size=config.batch_size, ray=context.ray) as engine,
+        open_playing(config, policy, problems, ray=context.ray) as engine,
         verifying(context.ray) as verify,
     ):
         tell_no_room(

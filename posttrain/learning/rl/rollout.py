@@ -87,8 +87,8 @@ class Rollout(NamedTuple):
 
     @property
     def truncated(self) -> bool:
-        """True where it was cut off at the limit of tokens."""
-        return self.end == "tokens"
+        """True where it was cut off: at the limit of tokens, or of turns."""
+        return self.end in ("tokens", "turns")
 
     @property
     def judged(self) -> bool:

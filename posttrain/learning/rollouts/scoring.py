@@ -156,13 +156,15 @@ def sample_and_score(
     owners = [problem for problem in problems for _ in range(params.num_samples)]
     scores = verify([(sample.text, owner) for sample, owner in zip(samples, owners, strict=True)])
     return [
-        ScoredSample(
-            owner,
-            sample,
-            judged(score, truncated=sample.finish_reason is FinishReason.LENGTH, rule=truncated),
-        )
+        ScoredSample(owner, sample, _judged(score, sample.finish_reason, truncated))
         for owner, sample, score in zip(owners, samples, scores, strict=True)
     ]
+
+
+def _judged(score: Score, ended: FinishReason, truncated: Truncated) -> Score:
+    if ended is FinishReason.FAILED:
+        return Score(None, "environment_failed")
+    return judged(score, truncated=ended is FinishReason.LENGTH, rule=truncated)
 
 
 def _sampled(

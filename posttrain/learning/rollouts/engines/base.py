@@ -21,6 +21,8 @@ class FinishReason(StrEnum):
     """The policy drew an end token, or the text reached a stop string."""
     LENGTH = "length"
     """It met `max_tokens`, or the end of the context."""
+    FAILED = "failed"
+    """What answered it broke: it is neither right nor wrong."""
 
 
 @dataclass(frozen=True)

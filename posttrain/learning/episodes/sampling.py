@@ -1,0 +1,134 @@
+"""Sampling through an environment: what stages that attempt problems share with RL."""
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from posttrain.learning.episodes.environments.base import POLICY, Environment
+from posttrain.learning.episodes.environments.registry import EPISODE_ENVIRONMENTS
+from posttrain.learning.episodes.environments.single import Single
+from posttrain.learning.rollouts.sampling import SamplingConfig
+from posttrain.stage.slots import InSlot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from transformers import PreTrainedTokenizerBase
+
+    from posttrain.data.schemas import Problem
+    from posttrain.learning.episodes.episode import Episode
+    from posttrain.learning.models.load import Policy
+    from posttrain.learning.rollouts.engines.base import (
+        Prompt,
+        RolloutEngine,
+        Sample,
+        SamplingParams,
+    )
+    from posttrain.stage.resources import RayResources
+
+
+class EpisodeSamplingConfig(SamplingConfig):
+    """How answers are sampled, and what answers them before they are done."""
+
+    environment: Annotated[Environment, InSlot(EPISODE_ENVIRONMENTS)] = Single()
+    """What answers the policy, as in rl.producer: an attempt at a problem is an episode."""
+    most_turns: int = Field(default=4, ge=1)
+    """Turns of the policy after which an episode ends as it stands."""
+
+
+@dataclass(frozen=True)
+class PlayingEngine:
+    """An engine whose samples are episodes: their texts, a line a turn, and the tokens drawn."""
+
+    engine: "RolloutEngine"
+    """Draws what the policy says."""
+    tokenizer: "PreTrainedTokenizerBase"
+    """Of the policy."""
+    environment: Environment
+    problems: "Mapping[str, Problem]"
+    """What the prompts are about, by their ids."""
+    most_turns: int
+
+    @property
+    def context_length(self) -> int:
+        """Most tokens of an episode, all turns together."""
+        return self.engine.context_length
+
+    def update(self, policy_version: int) -> None:
+        """Take over the policy's present weights; see `RolloutEngine.update`."""
+        self.engine.update(policy_version)
+
+    def sample(self, prompts: "Sequence[Prompt]", params: "SamplingParams") -> "list[Sample]":
+        """Play `params.num_samples` episodes of every prompt; see `RolloutEngine.sample`."""
+        from posttrain.learning.episodes.play import Role, play
+
+        groups = play(
+            self.environment,
+            [self.problems[prompt.id] for prompt in prompts],
+            prompts,
+            {POLICY: Role(self.engine, self.tokenizer, params)},
+            seed=params.seed,
+            most_turns=self.most_turns,
+        )
+        return [
+            _as_sample(episode, prompt.id, index)
+            for prompt, group in zip(prompts, groups, strict=True)
+            for index, episode in enumerate(group)
+        ]
+
+
+@contextmanager
+def open_playing(
+    config: EpisodeSamplingConfig,
+    policy: "Policy",
+    problems: "Sequence[Problem]",
+    *,
+    ray: "RayResources | None" = None,
+) -> "Iterator[PlayingEngine]":
+    """Open the engine of a stage whose samples are episodes, for as long as the context lasts.
+
+    Args:
+        config: Names engine and environment.
+        policy: What is drawn from.
+        problems: All that will be asked for.
+        ray: A cluster, whose actors then have an engine each.
+
+    Yields:
+        What is sampled from.
+
+    Raises:
+        UserError: The engine cannot be had; the policy's template does not keep earlier turns as
+            they were drawn.
+
+    """
+    from posttrain.learning.episodes.append import refuse_rewriting
+    from posttrain.learning.rollouts.engines.config import open_engine
+
+    refuse_rewriting(policy.tokenizer, config.environment.authors())
+    known = {problem.id: problem for problem in problems}
+    with open_engine(config.engine, policy, batch_size=config.batch_size, ray=ray) as engine:
+        yield PlayingEngine(engine, policy.tokenizer, config.environment, known, config.most_turns)
+
+
+def _as_sample(episode: "Episode", prompt: str, index: int) -> "Sample":
+    from posttrain.learning.rollouts.engines.base import FinishReason, Sample
+
+    segment = episode.segment(POLICY)
+    drawn = [
+        token
+        for span in segment.spans
+        if span.drawn
+        for token in segment.token_ids[span.begin : span.end]
+    ]
+    reasons = {"over": FinishReason.STOP, "failed": FinishReason.FAILED}
+    return Sample(
+        prompt_id=prompt,
+        index=index,
+        token_ids=tuple(drawn),
+        logprobs=segment.logprobs,
+        text="\n".join(segment.texts),
+        finish_reason=reasons.get(episode.end, FinishReason.LENGTH),
+        policy_version=min(segment.versions, default=0),
+    )
