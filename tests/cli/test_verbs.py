@@ -100,7 +100,7 @@ def test_run_says_what_ran_and_why_and_the_next_time_that_there_is_nothing_to_do
 
 def test_plan_says_what_somebody_should_know_of_the_values(posttrain, monkeypatch):
     monkeypatch.setattr(StageConfig, "remarks", lambda self: ("it is small",))
-    assert "note: second: it is small\n" in posttrain("plan").out
+    assert "note: first, second, third: it is small\n" in posttrain("plan").out
 
 
 def test_run_with_set_does_what_depends_on_it_and_plan_had_said_so(posttrain):
