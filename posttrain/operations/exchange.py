@@ -22,6 +22,10 @@ _SUFFIX = ".jsonl.gz"
 _OWN = "ledger-name"
 
 
+class _DamagedLedger(UserError):
+    """A ledger in the remote that is no whole archive."""
+
+
 @dataclass(frozen=True)
 class Sent:
     """What a push uploaded."""
@@ -59,7 +63,8 @@ def push(root: Path, recipe_dir: Path, ledger: Ledger, *, remote_name: str = "")
     new = remote.send(sorted(objects))
     own = f"{_own_name(root)}{_SUFFIX}"
     if own in remote.files(_FOLDER):
-        with suppress(UserError):  # a damaged one is replaced
+        # One that was cut off in the middle holds nothing that can be saved; all else is said.
+        with suppress(_DamagedLedger):
             _append(remote, own, ledger)
     with TemporaryDirectory(prefix="posttrain-") as folder:
         path = Path(folder) / "ledger"
@@ -119,7 +124,7 @@ def _append(remote: DvcRemote, name: str, ledger: Ledger) -> int:
             with gzip.open(path, "rt", encoding="utf-8") as lines:
                 return import_ledger(ledger, lines, where=where)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise UserError(f"{where} is damaged ({error}); push it again") from None
+            raise _DamagedLedger(f"{where} is damaged ({error}); push it again") from None
 
 
 def _own_name(root: Path) -> str:

@@ -16,9 +16,10 @@ def _refuse(stage: Stage, dag: Dag) -> None:
     config = stage.config
     refuse_unread_rows(stage, config.sources)
     learners = _learners(stage.name, dag)
+    if not learners:
+        return
     files = {name.partition(".")[2]: file.path for name, file in stage.inputs.items() if file.path}
-    remedies = remedies_without_solutions(config.sources, config.teacher, files)
-    if learners and remedies:
+    if remedies := remedies_without_solutions(config.sources, config.teacher, files):
         # A name that nobody knows is solved by nobody either, and is what should be said.
         config.check_names(stage.name)
         raise UserError(

@@ -1,5 +1,6 @@
 """Two clones, a bare repository and a remote: what one made the other has, and nothing is run."""
 
+import gzip
 import os
 import shutil
 import subprocess
@@ -219,6 +220,20 @@ def test_a_damaged_ledger_of_the_remote_changes_nothing(clone, tmp_path):
     assert refused.returncode == 2
     assert "of the remote 'team' is damaged" in refused.stderr
     assert not (clone.root / "data").exists()
+
+
+def test_a_ledger_that_cannot_be_read_is_not_replaced_by_a_push(clone, tmp_path):
+    """A newer posttrain pushed it from a copy of this folder: what it says is not lost."""
+    assert clone.cli("push").returncode == 0
+    own = clone.root / ".posttrain/ledger-name"
+    pushed = tmp_path / f"remote/posttrain/ledgers/{own.read_text().strip()}.jsonl.gz"
+    newer = gzip.compress(b'{"kind": "ledger", "format": 99}\n')
+    pushed.chmod(0o644)
+    pushed.write_bytes(newer)
+    refused = clone.cli("push")
+    assert refused.returncode == 2
+    assert "format 99" in refused.stderr
+    assert pushed.read_bytes() == newer
 
 
 def test_two_copies_of_a_folder_lose_no_record_of_each_other(clone, tmp_path):

@@ -182,11 +182,12 @@ def most_measured(wanted: MaxLength, model: "PreTrainedModel") -> int:
     """Return the most tokens of a row that is measured and not learned.
 
     Args:
-        wanted: As the recipe has it; with `auto` a row may be as long as the model can read.
+        wanted: As the recipe has it; with `auto` a row may be as long as the model can read, and
+            as the longest that `auto` lets it learn.
         model: What measures.
 
     """
-    return room_of(model) if wanted == "auto" else wanted
+    return min(room_of(model), MOST) if wanted == "auto" else wanted
 
 
 def _quantile(lengths: Sequence[int]) -> int:
