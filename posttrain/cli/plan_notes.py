@@ -1,5 +1,6 @@
 """What `posttrain plan` notes beside its table: values that may well be meant, and what follows."""
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from posttrain.pipeline.plan import Decision
 from posttrain.pipeline.programs import absent_programs, programs_of
 from posttrain.pipeline.verifiers import VERIFIES
 from posttrain.stage.config import StageConfig
+from posttrain.stage.hashing import canonical_json
 from posttrain.stage.spec import Dag
 
 _SAMPLED = re.compile(r"policy$|policies\.")
@@ -53,8 +55,7 @@ def _of_values(session: Session) -> Iterator[str]:
     for name, stage in session.dag.stages.items():
         if session.recipe.run.device == "cpu" and stage.resources.processes > cores:
             yield f"{name} asks for {stage.resources.processes} processes on {cores} cores"
-    if told := disagreement(session.dag):
-        yield told
+    yield from filter(None, (disagreement(session.dag), several_environments(session.dag)))
     for what, line in absent_programs(programs_of(session.dag)):
         yield f"{what}; run: {line}"
 
@@ -128,6 +129,34 @@ def disagreement(dag: Dag) -> str | None:
     return (
         f"answers cut off at max_tokens are judged in more than one way ({told}), so that their"
         " solve rates are not comparable; set `truncated` to one rule in all of them"
+    )
+
+
+def several_environments(dag: Dag) -> str | None:
+    """Say which stages play in another environment than others do.
+
+    Args:
+        dag: Its stages may state `environment`, or `producer.environment`.
+
+    Returns:
+        A sentence with the remedy; None where all play in the same, or none plays.
+
+    """
+    stages: dict[str, list[str]] = {}
+    for name, stage in dag.stages.items():
+        values: Mapping[str, Any] = stage.config.model_dump(mode="json")
+        if "producer" in values:
+            values = {"environment": {"kind": "single"}, **values["producer"]}
+        if "environment" in values:
+            stages.setdefault(canonical_json(values["environment"]), []).append(name)
+    if len(stages) < 2:  # noqa: PLR2004 - as above
+        return None
+    told = "; ".join(
+        f"{', '.join(names)}: {json.loads(spelled)['kind']}" for spelled, names in stages.items()
+    )
+    return (
+        f"problems are attempted in more than one environment ({told}), so that their solve rates"
+        " are not comparable; set `environment` of probe and evaluate to that of rl.producer"
     )
 
 

@@ -1,7 +1,29 @@
 """Probe: how often the policy solves each problem, and the samples that say so."""
 
-from posttrain.stage.spec import ArtifactKind, Port, Task
+from posttrain.stage.errors import UserError
+from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task
 from tasks.probe.config import ProbeConfig
+
+_TRAINED = frozenset({ArtifactKind.CHECKPOINT, ArtifactKind.REWARD_MODEL})
+
+
+def _refuse(stage: Stage, dag: Dag) -> None:
+    """Refuse to train on what was said in turns as if nothing had been read between them."""
+    assert isinstance(stage.config, ProbeConfig)
+    environment = stage.config.environment
+    if not environment.authors():
+        return
+    for name, other in dag.stages.items():
+        samples = any(
+            ref.stage == stage.name and ref.output == "samples" for ref in other.inputs.values()
+        )
+        if samples and any(port.type in _TRAINED for port in other.task.outputs.values()):
+            raise UserError(
+                f"{stage.name}.environment: {name} would train on the samples, whose texts leave"
+                f" out what {environment.kind} said between the turns; set {stage.name}.environment"
+                f" to single, or connect other samples or pairs to {name}"
+            )
+
 
 TASK = Task(
     package="tasks.probe",
@@ -18,4 +40,5 @@ TASK = Task(
         "solve_rates": Port(ArtifactKind.SOLVE_RATES, "solve rate and interval per problem"),
     },
     on_ray=True,
+    refuse=_refuse,
 )
