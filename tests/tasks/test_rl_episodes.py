@@ -14,9 +14,10 @@ from posttrain.learning.rl.batch import TrainSample, collate
 from posttrain.learning.rl.replay import replay
 from posttrain.learning.rl.rollout import Rollout
 from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run
-from tests.learning.episodes.environments import Counting, Flaky
+from tests.learning.episodes.environments import Absent, Counting, Flaky
 
 SMALL = {
     "steps": 3,
@@ -116,6 +117,31 @@ def test_an_episode_whose_environment_broke_is_neither_right_nor_wrong(inputs, t
     context = StageContext.quiet(tmp_path / "replay", seed=3)
     found = replay(config, {"policy": inputs["policy"]}, outputs["rollouts"], context)
     assert found == weights_digest(load_policy(outputs["policy"]).model)
+
+
+def test_some_that_break_at_once_cost_the_others_nothing(inputs, tmp_path):
+    producer = {"kind": "episodes", "environment": Absent(rounds=1)}
+    config, outputs = trained(inputs, tmp_path, producer=producer)
+    rows = read_table(outputs["rollouts"], ROLLOUTS)
+    broke = rows.filter(end="failed")
+    assert 0 < len(broke) < len(rows)
+    assert broke["logprobs"].list.len().sum() == 0
+    assert broke["reward"].null_count() == len(broke)
+    context = StageContext.quiet(tmp_path / "replay", seed=3)
+    found = replay(config, {"policy": inputs["policy"]}, outputs["rollouts"], context)
+    assert found == weights_digest(load_policy(outputs["policy"]).model)
+
+
+def test_an_environment_that_answers_nobody_ends_the_run(inputs, tmp_path):
+    producer = {"kind": "episodes", "environment": Absent(always=True)}
+    with pytest.raises(UserError, match="broke in all 16 episodes of a round: no sandbox came up"):
+        trained(inputs, tmp_path, producer=producer)
+
+
+def test_lengths_are_held_against_all_turns_together():
+    config = RlStageConfig(max_tokens=6, producer={"kind": "episodes", "most_turns": 3})
+    assert (config.limit, config.longest) == (6, 18)
+    assert RlStageConfig(max_tokens=6).longest == 6
 
 
 layouts = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=5)

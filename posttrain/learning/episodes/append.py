@@ -15,7 +15,8 @@ from posttrain.stage.errors import UserError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_ASKED, _SAID = "2 + 3 =", "five"
+# A word that no system prompt of a template has.
+_ASKED, _SAID = "2 + 3 =", "zqfive"
 
 
 def appended(
@@ -59,7 +60,10 @@ def _behind(tokenizer: "PreTrainedTokenizerBase", new: Sequence[Told]) -> str:
             "the tokenizer's chat template drops what the assistant said before, so no episode of"
             " several turns can be written; use a template that writes all turns"
         )
-    return behind.removeprefix(str(tokenizer.convert_ids_to_tokens(end_of_turn(tokenizer))))
+    end = str(tokenizer.convert_ids_to_tokens(end_of_turn(tokenizer)))
+    # Some write a space before the token, which was drawn without one.
+    closed = behind.lstrip(" ")
+    return closed.removeprefix(end) if closed.startswith(end) else behind
 
 
 def refuse_rewriting(tokenizer: "PreTrainedTokenizerBase", authors: Sequence[str]) -> None:

@@ -48,6 +48,13 @@ class Segment(NamedTuple):
             texts=(*self.texts, sample.text),
         )
 
+    def until_drawn(self) -> "Segment":
+        """Return the segment without what was read behind the last draw; whole if none was."""
+        if not self.versions or self.spans[-1].drawn:
+            return self
+        *kept, read = self.spans
+        return self._replace(token_ids=self.token_ids[: read.begin], spans=tuple(kept))
+
     def _behind(self, token_ids: tuple[int, ...], *, drawn: bool) -> "Segment":
         begin = len(self.token_ids)
         span = Span(begin, begin + len(token_ids), len(self.versions), drawn)
@@ -68,6 +75,5 @@ class Episode(NamedTuple):
     end: End
 
     def segment(self, role: str) -> Segment:
-        """Return what a role read and drew."""
-        (found,) = (each for each in self.segments if each.role == role)
-        return found
+        """Return what a role read and drew; nothing where it never came to speak."""
+        return next((each for each in self.segments if each.role == role), Segment(role))

@@ -6,6 +6,7 @@ what it would draw of the problem without any environment.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -72,11 +73,9 @@ class _Game:
         """Put what a role is told behind what it has read and said."""
         before = self.segments.get(ask.role, Segment(ask.role))
         if bool(before.token_ids) != bool(ask.new):
-            told = (
-                f"told {ask.role} {ask.new[0].text[:40]!r} at first"
-                if ask.new
-                else (f"asked {ask.role} again and told it nothing")
-            )
+            told = f"asked {ask.role} again and told it nothing"
+            if ask.new:
+                told = f"told {ask.role} {ask.new[0].text[:40]!r} at first"
             raise UserError(
                 f"an environment {told}; let a role read the problem's prompt first, which needs no"
                 " message, and one message at least before it speaks again"
@@ -86,14 +85,16 @@ class _Game:
             new = appended(tokenizer, ask.new, ended=not self.said[ask.role].cut)
         self.segments[ask.role] = before.read(new)
 
-    def say(self, role: str, sample: Sample | None) -> Act:
-        """Put what a role drew behind what it has read; nothing where it had no room to."""
-        act = Act(role, "", cut=True)
-        if sample is not None:
-            self.segments[role] = self.segments[role].drew(sample)
-            act = Act(role, sample.text, cut=sample.finish_reason is FinishReason.LENGTH)
-        self.said[role] = act
-        return act
+    def say(self, role: str, sample: Sample | None) -> Act | None:
+        """Put what a role drew behind what it has read; without room it says nothing."""
+        if sample is None:
+            # What it read last is of no use: nothing follows.
+            self.segments[role] = self.segments[role].until_drawn()
+            return None
+        self.segments[role] = self.segments[role].drew(sample)
+        cut = sample.finish_reason is FinishReason.LENGTH
+        self.said[role] = Act(role, sample.text, cut=cut)
+        return self.said[role]
 
 
 def play(
@@ -123,25 +124,47 @@ def play(
 
     """
     (size,) = {role.params.num_samples for role in roles.values()}
-    games = [
-        _Game(problem, prompt, index, [first])
-        for problem, prompt in zip(problems, prompts, strict=True)
-        for first in [_start(environment, problem, purpose_seed(seed, "start", prompt.id))]
-        for index in range(size)
-    ]
-    try:
+    games: list[_Game] = []
+    with _closing(environment, games):
+        for problem, prompt in zip(problems, prompts, strict=True):
+            for index in range(size):
+                first = _start(environment, problem, purpose_seed(seed, "start", prompt.id))
+                games.append(_Game(problem, prompt, index, [first]))
+                if first.failed:
+                    read = prompt.token_ids
+                    games[-1].segments = {name: Segment(name).read(read) for name in roles}
         while playing := [game for game in games if _goes_on(game, most_turns)]:
+            _refuse_unknown(playing, roles, environment)
             acts: dict[str, dict[str, Act]] = {game.id: {} for game in playing}
             for name, role in roles.items():
                 for game, act in _spoken(playing, name, role):
                     acts[game.id][name] = act
             for game in playing:
                 _proceed(environment, game, acts[game.id], seed)
-    finally:
-        for game in games:
-            environment.close(game.situations[-1].state)
     episodes = [game.episode for game in games]
     return [episodes[at : at + size] for at in range(0, len(episodes), size)]
+
+
+@contextmanager
+def _closing(environment: Environment, games: Sequence[_Game]) -> Iterator[None]:
+    """Close every game once, whatever happens to the others."""
+    with ExitStack() as stack:
+        try:
+            yield
+        finally:
+            for game in games:
+                stack.callback(environment.close, game.situations[-1].state)
+
+
+def _refuse_unknown(
+    games: Sequence[_Game], roles: Mapping[str, Role], environment: Environment
+) -> None:
+    asked = {ask.role for game in games for ask in game.situations[-1].asks}
+    if strangers := sorted(asked - roles.keys()):
+        raise UserError(
+            f"environment {environment.kind} asks {strangers[0]}, and there is only"
+            f" {', '.join(roles)}; let it ask that"
+        )
 
 
 def retrace(
@@ -197,7 +220,7 @@ def _goes_on(game: _Game, most_turns: int) -> bool:
 
 
 def _spoken(games: Sequence[_Game], name: str, role: Role) -> Iterator[tuple[_Game, Act]]:
-    """What a role says in all games that ask it; where it has no room left it says nothing."""
+    """What a role says in all games that ask it and have room for it."""
     asked = [(game, ask) for game in games for ask in game.situations[-1].asks if ask.role == name]
     for game, ask in asked:
         game.read(ask, role.tokenizer)
@@ -212,7 +235,8 @@ def _spoken(games: Sequence[_Game], name: str, role: Role) -> Iterator[tuple[_Ga
     drawn |= _drawn(role, alone, replace(role.params, num_samples=1))
     for game, _ in asked:
         place = (f"{game.id}@{game.turn}", 0) if game.turn else (game.prompt.id, game.index)
-        yield game, game.say(name, drawn.get(place))
+        if (act := game.say(name, drawn.get(place))) is not None:
+            yield game, act
 
 
 def _drawn(
@@ -226,12 +250,12 @@ def _drawn(
 
 def _proceed(environment: Environment, game: _Game, said: Mapping[str, Act], seed: int) -> None:
     last = game.situations[-1]
-    acts = tuple(said[ask.role] for ask in last.asks)
-    game.log.append(acts)
-    if all(act.cut and not act.text for act in acts):
-        # Nobody could speak: there is nothing to answer.
+    if len(said) < len(last.asks):
+        # Somebody had no room to speak: there is nothing to answer.
         game.end = "tokens"
         return
+    acts = tuple(said[ask.role] for ask in last.asks)
+    game.log.append(acts)
     game.situations.append(
         environment.step(last.state, acts, _seed_of(seed, game.id, game.turn - 1))
     )

@@ -74,10 +74,9 @@ class StackAtWork:
         memory, weights = self.state.setdefault("combine", {}), stack.by_token
         given = stack.combine.combine(scores, step=step, state=memory)
         rewards = _numbers(given, sum(sizes), f"{name_of(stack.combine)}: `combine`")
-        if stack.truncated == "dropped":
-            # Of all components, and so of a reward that asks none of them: weights may be 0.
-            cut = [each for group in groups for each in group.truncated]
-            rewards = [None if out else each for out, each in zip(cut, rewards, strict=True)]
+        # Of all components, and so of a reward that asks none of them: weights may be 0.
+        out = _left_out(groups, dropped=stack.truncated == "dropped")
+        rewards = [None if no else each for no, each in zip(out, rewards, strict=True)]
         paid = _paid_by_token({name: tokens[name] for name in weights}, weights, rewards)
         return Earned(scores, rewards, _solved(scores[stack.solver]), paid)
 
@@ -122,12 +121,13 @@ class StackAtWork:
         if memory:
             self.state.setdefault("components", {})[name] = memory
         values = _scores(part, found, [len(group.texts) for group in groups])
-        fails = name == stack.solver and stack.truncated == "fails"
-        if fails or stack.truncated == "dropped":
-            # Before others read it: what was cut off is wrong, or not judged, for them too.
-            instead = part.bounds(solved=False)[0] if fails else None
+        # Before others read it: what was cut off is wrong, or not judged, for them too.
+        if name == stack.solver and stack.truncated == "fails":
+            wrong = part.bounds(solved=False)[0]
             cut = [each for group in groups for each in group.truncated]
-            values = [instead if out else value for out, value in zip(cut, values, strict=True)]
+            values = [wrong if out else value for out, value in zip(cut, values, strict=True)]
+        out = _left_out(groups, dropped=stack.truncated == "dropped")
+        values = [None if no else value for no, value in zip(out, values, strict=True)]
         if part.when is not None:
             values = _where(scores[part.when], values)
             closed = [(gate or 0.0) < 1.0 for gate in scores[part.when]]
@@ -136,6 +136,17 @@ class StackAtWork:
                 for row, shut in zip(tokens, closed, strict=bool(tokens))
             ]
         return values, tokens
+
+
+def _left_out(groups: Sequence[Answers], *, dropped: bool) -> list[bool]:
+    """Tell which answers are not judged: what answered them broke, or they are cut off."""
+    return [
+        broke or (dropped and cut)
+        for group in groups
+        for cut, broke in zip(
+            group.truncated, group.failed or (False,) * len(group.truncated), strict=True
+        )
+    ]
 
 
 _Paid = tuple[list[list[float | None]], list[Sequence[float]]]

@@ -102,8 +102,13 @@ class RlConfig(Schedulable):
 
     @property
     def limit(self) -> int | None:
-        """Longest completion, in tokens; None while that is `auto`: see `generation.with_limit`."""
+        """Most tokens of one answer; None while that is `auto`: see `generation.with_limit`."""
         return None if self.max_tokens == "auto" else self.max_tokens
+
+    @property
+    def longest(self) -> int | None:
+        """Most tokens that a rollout may draw, all turns together; None as for `limit`."""
+        return self.limit and self.producer.longest(self.limit)
 
     @property
     def algorithm_at_work(self) -> Algorithm:
@@ -159,7 +164,7 @@ class RlConfig(Schedulable):
             self.reward,
             group_size=self.group_size,
             # What a policy was taught is not known yet: no length contradicts it.
-            max_tokens=self.limit or sys.maxsize,
+            max_tokens=self.longest or sys.maxsize,
             updates_per_step=self.updates_per_step,
             staleness=self.staleness,
         )

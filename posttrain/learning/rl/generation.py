@@ -95,7 +95,7 @@ def with_limit(config: Config, model: "PreTrainedModel", *, note: Callable[[str]
             first.algorithm,
             first.reward,
             group_size=first.group_size,
-            max_tokens=limit,
+            max_tokens=first.producer.longest(limit),
             updates_per_step=first.updates_per_step,
             staleness=first.staleness,
         )

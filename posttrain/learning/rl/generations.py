@@ -231,7 +231,7 @@ class Rollouter:
 
         """
         self.bench.engine.update(version)
-        self.bench.rewarder.use(config.reward, max_tokens=config.limit)
+        self.bench.rewarder.use(config.reward, max_tokens=config.longest)
         chosen: list[int] = []
         groups: list[Group] = []
         rounds, wanted = 0, config.problems_per_step

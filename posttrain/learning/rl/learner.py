@@ -325,7 +325,7 @@ def training_samples(
     apart = config.reward.combine.apart(config.reward.components)
     batch = rollout_batch(rollouts, needs=needs, columns=columns, apart=apart)
     with errors_of_rl():
-        earned = advantages(algorithm, batch, max_tokens=config.limit)
+        earned = advantages(algorithm, batch, max_tokens=config.longest)
     kept: dict[str, Sequence[Any]] = {"advantages": rows_of(earned.advantages_BT, rollouts)}
     if earned.returns_BT is not None:
         kept |= {"values": columns["values"], "returns": rows_of(earned.returns_BT, rollouts)}
@@ -359,8 +359,8 @@ def whole_denominator(parts: Sequence[TrainBatch], config: RlConfig) -> int:
         A number of tokens or sequences, by the algorithm's aggregation.
 
     """
-    algorithm, limit = config.algorithm, config.limit
-    return sum(denominator(algorithm, part.mask_BT, max_tokens=limit) for part in parts)
+    algorithm, longest = config.algorithm, config.longest
+    return sum(denominator(algorithm, part.mask_BT, max_tokens=longest) for part in parts)
 
 
 def _gap(new: Tensor, sampled: Tensor, mask: Tensor) -> dict[str, Tensor]:

@@ -29,7 +29,7 @@ METRICS: Mapping[str, str] = {
     "rl/episodes_failed": "share of episodes whose environment broke, where there are any",
     "rl/turns": "mean number of turns of an episode, where any has several",
     "rl/length": "mean length of the completions, in tokens",
-    "rl/truncation_rate": "share of completions cut off at max_tokens",
+    "rl/truncation_rate": "share of completions cut off at max_tokens, or at the most turns",
     "rl/entropy": "mean of -log p of the drawn tokens, in nats",
     "rl/yield": "rollouts in groups that the solver tells apart / all rollouts drawn",
     "rl/all_solved": "share of groups in which every rollout that could be judged is right",
@@ -194,7 +194,7 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
     trained = sum(rollout.trained for rollout in rollouts)
     unjudged = len(rollouts) - len(rewards)
     failed = sum(rollout.end == "failed" for rollout in rollouts)
-    turns = [len(rollout.versions) for rollout in rollouts]
+    turns = [len(rollout.drawn_by_turn) for rollout in rollouts]
     num_informative = sum(len(g) for g, has in zip(groups, informative, strict=True) if has)
     return {
         **({"reward": sum(rewards) / len(rewards)} if rewards else {}),

@@ -9,7 +9,7 @@ from posttrain.learning.rewards.components.base import Answers, Verify
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.port_models import PortModels
 from posttrain.learning.rewards.stack import Earned, StackAtWork
-from posttrain.learning.rl.rollout import Group, Rollout
+from posttrain.learning.rl.rollout import Group
 
 if TYPE_CHECKING:
     from posttrain.learning.models.distributed.group import ProcessGroup
@@ -65,7 +65,7 @@ class Rewarder:
             )
             for place, rollout in enumerate(rollout for group in groups for rollout in group)
         )
-        return [[_if_played(next(made)) for _ in group] for group in groups]
+        return [[next(made) for _ in group] for group in groups]
 
     def _earned(self, answers: Sequence[Answers], *, step: int) -> Earned:
         return self.work.earned(self.stack, answers, step=step)
@@ -101,14 +101,6 @@ class SharedRewarder(Rewarder):
         return earned
 
 
-def _if_played(rollout: Rollout) -> Rollout:
-    """What a rollout earned; nothing where its environment broke, which is nobody's answer."""
-    if rollout.end != "failed":
-        return rollout
-    unknown = tuple((name, None) for name, _ in rollout.components)
-    return rollout._replace(components=unknown, reward=None, solved=None, token_rewards=())
-
-
 def answers_of(group: Group, problem: Problem) -> Answers:
     """Return what reward components see of a group.
 
@@ -125,6 +117,7 @@ def answers_of(group: Group, problem: Problem) -> Answers:
         texts=tuple(rollout.text for rollout in group),
         lengths=tuple(rollout.num_drawn for rollout in group),
         truncated=tuple(rollout.truncated for rollout in group),
+        failed=tuple(rollout.end == "failed" for rollout in group),
         token_ids=tuple(rollout.token_ids for rollout in group),
         drawn=tuple(tuple(rollout.drawn) for rollout in group),
         turns=tuple(rollout.drawn_by_turn for rollout in group),

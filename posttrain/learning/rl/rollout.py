@@ -142,13 +142,14 @@ def as_groups(
     return grouped(rollouts)
 
 
-def of_episode(episode: Episode, problem: Problem, *, group: int) -> Rollout:
+def of_episode(episode: Episode, problem: Problem, *, group: int, version: int) -> Rollout:
     """Turn what the policy read and drew in an episode into a rollout that has earned nothing yet.
 
     Args:
         episode: That is over.
         problem: What it was about.
         group: Number of its group.
+        version: Step whose policy would have spoken, where the environment broke before it could.
 
     Returns:
         The rollout, whose text is what the policy drew, a line a turn.
@@ -159,7 +160,8 @@ def of_episode(episode: Episode, problem: Problem, *, group: int) -> Rollout:
     """
     segment = episode.segment(POLICY)
     num_drawn = sum(span.end - span.begin for span in segment.spans if span.drawn)
-    _check_drawn(problem.id, num_drawn, segment.logprobs)
+    if num_drawn or episode.end != "failed":
+        _check_drawn(problem.id, num_drawn, segment.logprobs)
     return Rollout(
         problem_id=problem.id,
         source=problem.source,
@@ -168,7 +170,7 @@ def of_episode(episode: Episode, problem: Problem, *, group: int) -> Rollout:
         token_ids=segment.token_ids,
         spans=segment.spans,
         logprobs=segment.logprobs,
-        versions=segment.versions,
+        versions=segment.versions or (version,),
         end=episode.end,
         text="\n".join(segment.texts),
     )

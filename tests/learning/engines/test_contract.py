@@ -141,7 +141,7 @@ def test_tokens_text_logprobs_and_reason_agree(rollout_engine, prompts, tokenize
         assert (sample.finish_reason is FinishReason.STOP) == ended
         assert ended or len(sample.token_ids) == 24
         assert tokenizer.eos_token_id not in sample.token_ids[:-1]
-    assert {sample.finish_reason for sample in samples} == set(FinishReason)
+    assert {sample.finish_reason for sample in samples} == {FinishReason.STOP, FinishReason.LENGTH}
 
 
 def test_any_of_several_end_tokens_ends_a_sample_and_is_no_text(

@@ -18,9 +18,9 @@ class Counting(Environment):
         (act,) = acts
         state = {"left": state["left"] - 1, "seeds": [*state["seeds"], seed]}
         if state["left"] < 0:
-            return Situation(state, earned={POLICY: {"length": float(len(act.text))}})
+            return Situation(state)
         told = Told("user", f"{len(act.text)} = 5 more")
-        return Situation(state, (Ask(POLICY, (told,)),), key=f"{len(act.text)}")
+        return Situation(state, (Ask(POLICY, (told,)),))
 
 
 class Broken(Counting):
@@ -43,6 +43,50 @@ class Flaky(Counting):
         if seed % 4 == 0:
             return Situation(state, failed="the page is gone")
         return super().step(state, acts, seed)
+
+
+class Absent(Counting):
+    """Break before anybody speaks, by the parity of the problem's first number; or always."""
+
+    kind: Literal["absent"] = "absent"
+    always: bool = False
+
+    def start(self, problem, seed):
+        if self.always or problem.prompt.split()[1] in "02468" or problem.prompt[0] in "02468":
+            return Situation({}, failed="no sandbox came up")
+        return super().start(problem, seed)
+
+
+class Stranger(Counting):
+    """Ask somebody who is not there."""
+
+    kind: Literal["stranger"] = "stranger"
+
+    def step(self, state, acts, seed):
+        return Situation(state, (Ask("judge"),))
+
+
+class Opening(Counting):
+    """Open something at every start, which is closed by its number."""
+
+    kind: Literal["opening"] = "opening"
+
+    def start(self, problem, seed):
+        OPENED.append(len(OPENED))
+        if len(OPENED) == self.rounds:
+            raise RuntimeError("the last box")
+        return Situation({"left": 0, "seeds": [], "box": OPENED[-1]}, (Ask(POLICY),))
+
+    def step(self, state, acts, seed):
+        return Situation(state)
+
+    def close(self, state):
+        CLOSED.append(state["box"])
+        if state["box"] == 1:
+            raise OSError("box 1 is stuck")
+
+
+OPENED, CLOSED = [], []
 
 
 class Impolite(Counting):

@@ -47,6 +47,21 @@ def test_a_turn_that_was_cut_off_is_closed_before_anything_follows(template):
     assert ids == (end_of_turn(tokenizer), *appended(tokenizer, new, ended=True))
 
 
+def test_a_space_before_the_end_token_gives_no_second_one():
+    """Llama 2's template writes `five </s>`; what was drawn has no space."""
+    spaced = CHATML.replace("<|im_end|>\n", " <|im_end|>\n")
+    tokenizer = small_tokenizer(spaced)
+    ids = appended(tokenizer, [Told("user", "4")], ended=True)
+    text = "\n<|im_start|>user\n4 <|im_end|>\n<|im_start|>assistant\n"
+    assert tokenizer.decode(ids) == text
+
+
+def test_a_system_prompt_of_the_template_is_not_taken_for_what_was_said():
+    tokenizer = small_tokenizer("<|im_start|>system\nSay five.<|im_end|>\n" + CHATML)
+    ids = appended(tokenizer, [Told("user", "4")], ended=True)
+    assert ids == appended(small_tokenizer(CHATML), [Told("user", "4")], ended=True)
+
+
 def test_without_a_template_messages_are_lines_and_spell_no_special_token():
     tokenizer = small_tokenizer()
     ids = appended(tokenizer, [Told("user", "2 <eos>"), Told("user", "3")], ended=True)

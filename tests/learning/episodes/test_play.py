@@ -10,7 +10,16 @@ from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.rl.rollout import as_groups, of_episode
 from posttrain.learning.rollouts.engines.base import Prompt
 from posttrain.stage.errors import UserError
-from tests.learning.episodes.environments import Broken, Counting, Impolite
+from tests.learning.episodes.environments import (
+    CLOSED,
+    OPENED,
+    Absent,
+    Broken,
+    Counting,
+    Impolite,
+    Opening,
+    Stranger,
+)
 from tests.scripted import FakeEngine
 
 SEED = 5
@@ -95,7 +104,7 @@ def test_single_turns_keep_the_bits_of_sampling(engine, tokenizer, params, probl
     played = play(Single(), problems, prompts, roles, seed=SEED, most_turns=1)
     plain = as_groups(engine.sample(prompts, params), problems, prompts)
     made = [
-        [of_episode(episode, problem, group=number) for episode in group]
+        [of_episode(episode, problem, group=number, version=0) for episode in group]
         for number, (problem, group) in enumerate(zip(problems, played, strict=True))
     ]
     assert made == plain
@@ -136,13 +145,37 @@ def test_an_episode_without_room_ends_with_what_was_said(play_script, problems, 
     (segment,) = episode.segments
     assert episode.end == "tokens"
     assert segment.texts == ("5",)
-    assert [span.drawn for span in segment.spans] == [False, True, False]
-    assert of_episode(episode, problems[0], group=0).truncated
+    # What it was told and could not answer any more is in no row.
+    assert [span.drawn for span in segment.spans] == [False, True]
+    assert segment.spans[-1].end == len(segment.token_ids)
+    assert of_episode(episode, problems[0], group=0, version=0).truncated
+
+
+def test_what_was_opened_is_closed_once_whatever_happens(play_script):
+    """Each episode has a start of its own, and one that cannot be closed keeps no other open."""
+    OPENED.clear(), CLOSED.clear()
+    with pytest.raises(OSError, match="box 1 is stuck"):
+        play_script(Opening(rounds=99), ["5"])
+    assert sorted(CLOSED) == OPENED == [*range(15)]
+    OPENED.clear(), CLOSED.clear()
+    with pytest.raises((RuntimeError, OSError)):
+        play_script(Opening(rounds=7), ["5"])
+    assert sorted(CLOSED) == [*range(6)]
+
+
+def test_one_that_broke_before_anybody_spoke_has_read_its_prompt(play_script, prompts, problems):
+    episode = play_script(Absent(always=True), ["5"])
+    assert (episode.end, episode.log) == ("failed", ())
+    rollout = of_episode(episode, problems[0], group=0, version=7)
+    assert (rollout.token_ids, rollout.num_drawn) == (prompts[0].token_ids, 0)
+    assert (rollout.policy_version, rollout.text) == (7, "")
 
 
 def test_what_no_environment_may_do_is_refused(play_script, problems, tokenizer, params):
     with pytest.raises(UserError, match="asked policy again and told it nothing"):
         play_script(Impolite(), ["5", "5"])
+    with pytest.raises(UserError, match="asks judge, and there is only policy; let it ask that"):
+        play_script(Stranger(), ["5", "5"])
     role = Role(scripted(tokenizer, ["5"]), tokenizer, params)
     with pytest.raises(UserError, match="'p' has no tokens"):
         play(Single(), problems[:1], [Prompt("p", ())], {POLICY: role}, seed=0, most_turns=1)

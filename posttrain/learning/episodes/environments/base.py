@@ -5,8 +5,7 @@ out, so that an episode can be kept, gone on with, and played again from what wa
 """
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from posttrain.stage.slots import Part
 
@@ -18,7 +17,6 @@ POLICY = "policy"
 
 EpisodeState = Mapping[str, Any]
 """What an environment knows of an episode: JSON values. A sandbox or a page is named by an id."""
-Nothing: Mapping[str, Any] = MappingProxyType({})
 
 
 class Told(NamedTuple):
@@ -53,30 +51,23 @@ class Situation(NamedTuple):
     state: EpisodeState
     asks: tuple[Ask, ...] = ()
     """Who is to speak, at most one ask per role; none where the episode is over."""
-    earned: Mapping[str, Mapping[str, float | None]] = Nothing
-    """Role -> name -> what its last act earned; None where that could not be judged."""
-    key: str = ""
-    """Equal keys, equal situations."""
-    facts: Mapping[str, float] = Nothing
-    """Counts of what happened, such as `tool_errors`; metrics that nobody is paid by."""
     failed: str = ""
     """Why the environment broke: such an episode is neither right nor wrong."""
 
 
 class Environment(Part):
-    """What answers a policy; derive from it, and define `start` and `step`."""
+    """What answers a policy; derive from it, and define `start` and `step`.
 
-    ROLES: ClassVar[tuple[str, ...]] = (POLICY,)
-    """Who speaks in it."""
-    EXACT: ClassVar[bool] = True
-    """True where equal problem, seed and acts give equal situations, bit for bit."""
+    Equal problem, seed and acts must give equal situations: nothing may be drawn, or timed, but by
+    the seed. A state is never changed in place.
+    """
 
     def start(self, problem: "Problem", seed: int) -> Situation:
         """Begin an episode.
 
         Args:
             problem: What it is about; the first that a role reads is its prompt.
-            seed: Of this problem: all episodes of a group begin alike.
+            seed: Of this problem: all episodes of a group begin alike, each from a call of its own.
 
         Returns:
             Where the episode stands, with who speaks first.
@@ -99,7 +90,7 @@ class Environment(Part):
         raise NotImplementedError
 
     def close(self, state: EpisodeState) -> None:
-        """Free what the state names, such as a sandbox; called once, however an episode ends."""
+        """Free what the last state names, such as a sandbox; called once, however it ended."""
 
     def authors(self) -> tuple[str, ...]:
         """Name who speaks to the roles, as chat templates call them: `user`, `tool`."""

@@ -35,8 +35,7 @@ _MOST_CHARACTERS, _LARGEST = 200, 10**30
 class Calculator(Environment):
     """Answer calls such as `calculate(12 * 34)` at the end of a turn; a turn without one is last.
 
-    Whole numbers, `+ - * // %` and parentheses. What cannot be computed is answered by a sentence,
-    and counted.
+    Whole numbers, `+ - * // %` and parentheses. What cannot be computed is answered by a sentence.
     """
 
     kind: Literal["calculator"] = "calculator"
@@ -52,16 +51,15 @@ class Calculator(Environment):
     def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:  # noqa: ARG002
         """Compute what is called for; see `Environment.step`."""
         (act,) = acts
-        called = re.search(rf"\b{self.name}\(([^\n]*)\)\s*$", act.text)
+        called = re.search(rf".*\b{self.name}\(([^\n]*)\)\s*$", act.text)
         if called is None or act.cut:
             return Situation(state)
         try:
-            told, wrong = str(computed(called[1])), 0.0
+            told = str(computed(called[1]))
         except ValueError as error:
-            told, wrong = str(error), 1.0
+            told = str(error)
         author = f"tool:{self.name}" if self.author == "tool" else self.author
-        asks = (Ask(POLICY, (Told(author, told),)),)
-        return Situation(state, asks, facts={"tool_calls": 1.0, "tool_errors": wrong})
+        return Situation(state, (Ask(POLICY, (Told(author, told),)),))
 
     def authors(self) -> tuple[str, ...]:
         """Name who speaks; see `Environment.authors`."""

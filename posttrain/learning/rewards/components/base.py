@@ -37,6 +37,8 @@ class Answers:
     """Drawn tokens."""
     truncated: tuple[bool, ...]
     """True where the answer was cut off at the limit of tokens."""
+    failed: tuple[bool, ...] = ()
+    """True where what answers it broke, so that it is not judged; empty where none did."""
     token_ids: tuple[tuple[int, ...], ...] = ()
     """The tokens of each answer, read and drawn, in order."""
     drawn: tuple[tuple[bool, ...], ...] = ()

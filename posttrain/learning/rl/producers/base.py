@@ -76,6 +76,15 @@ class Production:
 class Producer(Part):
     """How the rollouts of a problem come about."""
 
+    def longest(self, max_tokens: int) -> int:
+        """Return the most tokens that a rollout may draw.
+
+        Args:
+            max_tokens: Most tokens of one answer of the engine.
+
+        """
+        return max_tokens
+
     def start(self, bench: Workbench) -> Production:
         """Begin a run with an engine, a rewarder and the policy's tokenizer."""
         raise NotImplementedError

@@ -14,6 +14,7 @@ from posttrain.stage.slots import InSlot
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
+    from posttrain.learning.episodes.episode import Episode
     from posttrain.learning.rl.rollout import Group
     from posttrain.learning.rollouts.engines.base import Prompt
 
@@ -30,6 +31,10 @@ class Episodes(Producer):
     """What answers the policy."""
     most_turns: int = Field(default=4, ge=1)
     """Turns of the policy after which an episode ends as it stands."""
+
+    def longest(self, max_tokens: int) -> int:
+        """All turns together; see `Producer.longest`."""
+        return max_tokens * self.most_turns
 
     def start(self, bench: Workbench) -> Production:
         """Begin a run, if the policy's template writes turns as they were drawn."""
@@ -62,9 +67,22 @@ class EpisodesProduction(Production):
             seed=at.params.seed,
             most_turns=self.config.most_turns,
         )
+        _refuse_all_broken(self.config.environment, played)
         return [
-            [of_episode(each, problem, group=group) for each in episodes]
+            [of_episode(each, problem, group=group, version=at.step) for each in episodes]
             for group, (problem, episodes) in enumerate(
                 zip(problems, played, strict=True), start=at.first_group
             )
         ]
+
+
+def _refuse_all_broken(environment: Environment, played: "Sequence[Sequence[Episode]]") -> None:
+    """End a run whose environment answers nobody any more; a few broken episodes are counted."""
+    from posttrain.stage.errors import UserError
+
+    episodes = [episode for group in played for episode in group]
+    if episodes and all(episode.end == "failed" for episode in episodes):
+        raise UserError(
+            f"rl: environment {environment.kind} broke in all {len(episodes)} episodes of a round:"
+            f" {episodes[0].situations[-1].failed}"
+        )
