@@ -22,7 +22,7 @@ synthesize:
     columns: {prompt: question, answer: answer, solution: answer}
 import_model: {path: model}
 sft: {steps: 2}
-probe: {num_problems: 8, num_samples: 2, max_tokens: 8}
+probe: {num_problems: 8, num_samples: 2, max_tokens: 8, most_cut: 1.0}
 reward: {steps: 2}
 rl: {steps: 2, problems_per_step: 4, max_tokens: 8}
 evaluate: {num_samples: 2, pass_at: [1], max_tokens: 8}
