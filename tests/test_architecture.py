@@ -367,7 +367,7 @@ def test_every_verb_exists_and_explains_itself():
 
 
 def only_listed(modules):
-    """Registries, the parts that only a registry imports, and what only those import.
+    """Registries, the parts that only a registry imports, what only those import, and its folders.
 
     A stage depends on those that it names.
     """
@@ -386,7 +386,9 @@ def only_listed(modules):
         used = set().union(*(importers[name] for name in importers if name not in left_out))
         reached = set().union(*(importers.get(name, set()) for name in left_out))
         found = (reached & importers.keys()) - used - left_out
-    return left_out
+    kept = importers.keys() - left_out
+    folders = {name.rpartition(".")[0] for name in left_out}
+    return left_out | {name for name in folders if not any(k.startswith(f"{name}.") for k in kept)}
 
 
 def test_deps_cover_all_that_a_stage_imports(loaded):

@@ -49,6 +49,8 @@ class Turn(StageConfig):
     """Who speaks."""
     content: str = ""
     """What is said."""
+    name: str = ""
+    """Of the tool that answers, for templates that write it."""
     tool_calls: tuple[Mapping[str, Any], ...] = ()
     """Calls of tools that an assistant made, as chat templates take them."""
     weight: Literal[0, 1] = 1

@@ -9,11 +9,14 @@ else is absent is an empty string, an empty list or zero.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from posttrain.stage.hashing import sha256_of
+
+if TYPE_CHECKING:
+    from posttrain.data.contexts import Turn
 
 _ROW: dict[str, Any] = {"id": pl.String, "parents": pl.List(pl.String)}
 
@@ -290,11 +293,25 @@ class Completion:
     verified: bool | None
     reason: str
     weight: float = 1.0
+    between: "tuple[Turn, ...]" = ()
+    """What was said between the prompt and the text, where there were several turns."""
+
+    @property
+    def context(self) -> str:
+        """The problem's, with what was said between prompt and text."""
+        if not self.between:
+            return self.problem.context
+        from posttrain.data.contexts import PromptContext
+
+        context = PromptContext.read(self.problem.context)
+        between = context.between + self.between
+        return context.model_copy(update={"between": between}).written()
 
     @property
     def id(self) -> str:
-        """Content hash of problem id, text and generator."""
-        return row_id(self.problem.id, self.text, self.generator)
+        """Content hash of problem id, text and generator, and of turns before the text."""
+        turns = (self.context,) if self.between else ()
+        return row_id(self.problem.id, self.text, self.generator, *turns)
 
 
 def problems_table(problems: Sequence[Problem]) -> pl.DataFrame:
@@ -305,7 +322,7 @@ def problems_table(problems: Sequence[Problem]) -> pl.DataFrame:
 
 def completions_table(completions: Sequence[Completion]) -> pl.DataFrame:
     """Lay completions out as a COMPLETIONS frame, in the given order."""
-    inherited = ("source", "difficulty", "prompt", "verifier", "context")
+    inherited = ("source", "difficulty", "prompt", "verifier")
     problem_ids = [row.problem.id for row in completions]
     columns: dict[str, list[Any]] = {
         "parents": [[problem_id] for problem_id in problem_ids],

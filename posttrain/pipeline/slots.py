@@ -34,7 +34,7 @@ SLOTS: Mapping[str, str] = {
     "template": "posttrain.data.chat_templates.registry:TEMPLATES",
     "row_loss": "posttrain.learning.training.row_losses.registry:ROW_LOSSES",
     "problem_sampler": "posttrain.learning.curriculum.registry:PROBLEM_SAMPLERS",
-    "environment": "posttrain.learning.episodes.environments.registry:EPISODE_ENVIRONMENTS",
+    "environment": "posttrain.learning.episodes.registry:EPISODE_ENVIRONMENTS",
     "producer": "posttrain.learning.rl.producers.registry:PRODUCERS",
     "engine": "posttrain.learning.rollouts.engines.registry:ENGINES",
     "component": "posttrain.learning.rewards.components.registry:COMPONENTS",

@@ -19,7 +19,7 @@ from posttrain.data.tables import write_table
 from posttrain.data.teachers.base import Solution, TeacherRequest
 from posttrain.learning.rewards.components.verifier import metadata_for, verify_all
 from posttrain.learning.rewards.references import refuse_unread_answers
-from posttrain.learning.rewards.score import final_answer
+from posttrain.learning.rewards.score import final_answer, of_play
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import Part
@@ -123,9 +123,11 @@ def _solve(made: SourceRows, config: SynthesizeConfig, context: StageContext) ->
 
 
 def _verified(solutions: Sequence[Solution]) -> Iterator[Completion]:
-    """Score every solution."""
-    scores = verify_all([(solution.text, solution.problem) for solution in solutions])
-    for solution, score in zip(solutions, scores, strict=True):
+    """Score every solution, but for those that were played out."""
+    asked = [(each.text, each.problem) for each in solutions if each.score is None]
+    scores = iter(verify_all(asked))
+    for solution in solutions:
+        score = next(scores) if solution.score is None else of_play(solution.score)
         yield Completion(
             solution.problem,
             solution.text,
@@ -134,4 +136,5 @@ def _verified(solutions: Sequence[Solution]) -> Iterator[Completion]:
             score.correct,
             score.reason,
             solution.weight,
+            solution.between,
         )

@@ -5,6 +5,7 @@ from posttrain.data.sources.huggingface import HuggingFaceSource
 from posttrain.data.sources.jsonl import JsonlSource
 from posttrain.data.sources.parquet import ParquetSource
 from posttrain.data.sources.reasoning_gym import ReasoningGymSource
+from posttrain.data.sources.world import WorldSource
 from posttrain.stage.slots import Slot
 
 SOURCES = Slot(
@@ -15,6 +16,7 @@ SOURCES = Slot(
         "jsonl": JsonlSource,
         "parquet": ParquetSource,
         "reasoning_gym": ReasoningGymSource,
+        "world": WorldSource,
     },
     one_of=("read",),
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from posttrain.stage.slots import Part
 
 if TYPE_CHECKING:
+    from posttrain.data.contexts import Turn
     from posttrain.data.schemas import Problem
 
 
@@ -19,6 +20,10 @@ class Solution:
     generator: str
     weight: float = 1.0
     """How much it counts in training."""
+    between: "tuple[Turn, ...]" = ()
+    """What was said between the prompt and the text, where there were several turns."""
+    score: float | None = None
+    """What it earned where it was played out, 1 if solved; None where a verifier is asked."""
 
 
 @dataclass(frozen=True)

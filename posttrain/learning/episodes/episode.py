@@ -1,8 +1,10 @@
 """What is kept of an episode: its tokens, who drew them, and what was said."""
 
+import math
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from posttrain.learning.episodes.environments.base import Act, Situation
+from posttrain.learning.episodes.environments.base import Act, Situation, Told
 
 if TYPE_CHECKING:
     from posttrain.learning.rollouts.engines.base import Sample
@@ -77,3 +79,46 @@ class Episode(NamedTuple):
     def segment(self, role: str) -> Segment:
         """Return what a role read and drew; nothing where it never came to speak."""
         return next((each for each in self.segments if each.role == role), Segment(role))
+
+    def earned(self, role: str) -> tuple[float, ...]:
+        """Return what each turn of a role earned; what comes after its last act is of that one."""
+        paid: list[float] = []
+        for acts, after in zip(self.log, self.situations[1:], strict=True):
+            if any(act.role == role for act in acts):
+                paid.append(0.0)
+            if paid:
+                paid[-1] += after.earned.get(role, 0.0)
+        return tuple(paid)
+
+    def keys(self, role: str) -> tuple[str, ...]:
+        """Return the key of the situation in which a role was asked, for each of its turns."""
+        return tuple(
+            before.key
+            for acts, before in zip(self.log, self.situations, strict=False)
+            if any(act.role == role for act in acts)
+        )
+
+    def facts(self) -> Mapping[str, float]:
+        """Return what was counted, over all steps."""
+        names = dict.fromkeys(name for each in self.situations for name in each.facts)
+        return {
+            name: math.fsum(each.facts.get(name, 0.0) for each in self.situations) for name in names
+        }
+
+    def said(self, role: str) -> Iterator[Told]:
+        """Give what a role said and was told after the problem's prompt, in order.
+
+        Args:
+            role: Whose view it is.
+
+        Yields:
+            Messages; those of the role itself are by `assistant`.
+
+        """
+        for situation, acts in zip(self.situations, (*self.log, ()), strict=True):
+            for ask in situation.asks:
+                if ask.role == role and acts:
+                    yield from ask.new
+            for act in acts:
+                if act.role == role:
+                    yield Told("assistant", act.text)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from posttrain.learning.episodes.environments.base import POLICY, Environment
-from posttrain.learning.episodes.environments.registry import EPISODE_ENVIRONMENTS
 from posttrain.learning.episodes.environments.single import Single
+from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
 from posttrain.learning.rollouts.sampling import SamplingConfig
 from posttrain.stage.slots import InSlot
 

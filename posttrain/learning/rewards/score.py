@@ -48,6 +48,20 @@ def graded(value: float, *, accept: float = 1.0, reason: str = WRONG_ANSWER.reas
     return CORRECT if value >= accept else Score(value, reason)
 
 
+def of_play(earned: float) -> Score:
+    """Return the score of an episode whose environment says what it is worth.
+
+    >>> of_play(1.0), of_play(0.25)
+    (Score(value=1.0, reason='correct'), Score(value=0.25, reason='not_solved'))
+
+    Args:
+        earned: What its turns earned in all; counted from 0 to 1.
+
+    """
+    # Thirds and sevenths add up to a little less than 1.
+    return graded(min(max(round(earned, 9), 0.0), 1.0), reason="not_solved")
+
+
 def final_answer(text: str, *, marker: str = MARKER) -> str | None:
     r"""Return what stands behind the marker on the last line that starts with it, or None.
 

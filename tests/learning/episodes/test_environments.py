@@ -5,12 +5,14 @@ import pytest
 from posttrain.data.schemas import Problem
 from posttrain.learning.episodes.environments.base import POLICY, Act, Ask, Told
 from posttrain.learning.episodes.environments.calculator import Calculator, computed
-from posttrain.learning.episodes.environments.registry import EPISODE_ENVIRONMENTS
+from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
 
 PROBLEM = Problem("sums", "12 * 34 =", "408", 1, "exact")
 
 
-@pytest.mark.parametrize("kind", EPISODE_ENVIRONMENTS.parts)
+@pytest.mark.parametrize(
+    "kind", [kind for kind, part in EPISODE_ENVIRONMENTS.parts.items() if not part.JUDGES]
+)
 def test_they_begin_by_asking_and_are_the_same_again(kind):
     environment = EPISODE_ENVIRONMENTS.parse(kind)
     first = environment.start(PROBLEM, 3)

@@ -5,7 +5,7 @@ out, so that an episode can be kept, gone on with, and played again from what wa
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from posttrain.stage.slots import Part
 
@@ -51,6 +51,12 @@ class Situation(NamedTuple):
     state: EpisodeState
     asks: tuple[Ask, ...] = ()
     """Who is to speak, at most one ask per role; none where the episode is over."""
+    earned: Mapping[str, float] = {}
+    """Role -> what its last act earned, where that is not 0."""
+    key: str = ""
+    """Equal keys, equal situations: acts from one are compared with each other by `like: state`."""
+    facts: Mapping[str, float] = {}
+    """What is counted of the step, such as `tool_errors`; never the time, and never paid."""
     failed: str = ""
     """Why the environment broke: such an episode is neither right nor wrong."""
 
@@ -61,6 +67,10 @@ class Environment(Part):
     Equal problem, seed and acts must give equal situations: nothing may be drawn, or timed, but by
     the seed. A state is never changed in place.
     """
+
+    JUDGES: ClassVar[bool] = False
+    """True where what a role earned says how good an episode is, from 0 to 1, which is solved; else
+    the problem's verifier does, by what the policy drew."""
 
     def start(self, problem: "Problem", seed: int) -> Situation:
         """Begin an episode.

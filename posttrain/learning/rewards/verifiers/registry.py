@@ -11,6 +11,7 @@ from posttrain.learning.rewards.verifiers.json_schema import SchemaVerifier
 from posttrain.learning.rewards.verifiers.judge import JudgeVerifier
 from posttrain.learning.rewards.verifiers.math import MathVerifier
 from posttrain.learning.rewards.verifiers.numeric import NumericVerifier
+from posttrain.learning.rewards.verifiers.played import PlayedVerifier
 from posttrain.learning.rewards.verifiers.point import PointVerifier
 from posttrain.learning.rewards.verifiers.python_tests import PythonTestsVerifier
 from posttrain.learning.rewards.verifiers.reasoning_gym import GymVerifier
@@ -44,6 +45,7 @@ VERIFIERS = Slot(
         "judge": JudgeVerifier,
         "reasoning_gym_sandboxed": SandboxedGymVerifier,
         "python_tests": PythonTestsVerifier,
+        "played": PlayedVerifier,
         "sql": SqlVerifier,
         "sql_graded": SqlGradedVerifier,
         "verilog": VerilogVerifier,

@@ -1,0 +1,153 @@
+"""Problems that a world poses, with episodes that a script played as their solutions."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self, cast
+
+from pydantic import Field, model_validator
+
+from posttrain.data.contexts import Turn
+from posttrain.data.sources.base import Source, SourceRequest, SourceRows
+from posttrain.data.teachers.base import Solution
+from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import canonical_json
+from posttrain.stage.seeds import stable_seed
+from posttrain.stage.slots import InSlot, Part
+
+if TYPE_CHECKING:
+    from posttrain.data.schemas import Problem
+
+# Distinct problems run out in a small world: after this many draws a level gives what it has.
+_DRAWS_PER_PROBLEM = 20
+
+
+class _Poses(Protocol):
+    """What is asked of a world, whose room is above this one."""
+
+    kind: str
+
+    def pose(self, draw: Random) -> tuple[str, Mapping[str, Any]]:
+        """Give a prompt, and what there is."""
+
+    def demonstrate(
+        self, problem: "Problem", draw: Random, *, error_rate: float
+    ) -> tuple[Sequence[tuple[str, str]], float]:
+        """Play an episode: what was said, and what it earned."""
+
+
+class WorldSource(Source):
+    """Makes problems of a world, an environment that poses them, and plays some for traces.
+
+    A problem's answer is what there is in it, as JSON; what an episode is worth its world says.
+    """
+
+    kind: Literal["world"] = "world"
+    name: str = ""
+    """Name of the source; that of the world's kind, unless it is given."""
+    world: Annotated[Part, InSlot("environment")]
+    """The world, with the settings that shape its problems (`posttrain env list`)."""
+    levels: tuple[int, ...] = ()
+    """Values of the graded settings, easy to hard; the first is difficulty 1. Without levels all
+    problems are of the world as it stands."""
+    graded: tuple[str, ...] = ()
+    """Settings of the world that take the level's value."""
+    demonstrations: int = Field(default=1, ge=0)
+    """Episodes that a script plays of each training problem, for traces; 0 for none."""
+    error_rate: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Probability that a move of the script is a random one."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_by_kind(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and not values.get("name"):
+            world = values.get("world")
+            kind = world.get("kind") if isinstance(world, Mapping) else world
+            return {**values, "name": str(getattr(kind, "kind", kind))}
+        return values
+
+    @model_validator(mode="after")
+    def _is_graded(self) -> Self:
+        if bool(self.levels) != bool(self.graded):
+            raise ValueError(
+                f"'{self.name}' needs both levels and graded, the settings that take a level's"
+                " value, or neither"
+            )
+        if not hasattr(self.world, "pose"):
+            raise ValueError(
+                f"environment '{self.world.kind}' poses no problems of its own; take one that"
+                " `posttrain env list` shows as a world, or bring problems and let"
+                " rl.producer name the environment"
+            )
+        return self
+
+    def check(self) -> None:
+        """Refuse a level that the world refuses; see `Source.check`."""
+        self._worlds()
+
+    def read(self, request: SourceRequest) -> SourceRows:
+        """Pose held-out problems, then others to train on; see `Source.read`."""
+        seen: set[str] = set()
+        heldout = list(self._posed(request, request.num_heldout, split="heldout", seen=seen))
+        train = list(self._posed(request, request.num_problems, split="train", seen=seen))
+        if not train or not heldout:
+            raise UserError(
+                f"source '{self.name}' has too few different problems; enlarge its world, or lower"
+                " num_problems and num_heldout"
+            )
+        return SourceRows(train, heldout, list(self._demonstrated(train, request.seed)))
+
+    def _worlds(self) -> list[Part]:
+        """The world by level, easy to hard; without levels once."""
+        said = self.world.model_dump()
+        return [
+            type(self.world).parse(
+                {**said, **dict.fromkeys(self.graded, level)}, where=f"{self.name}.world"
+            )
+            for level in self.levels
+        ] or [self.world]
+
+    def _posed(
+        self, request: SourceRequest, number: int, *, split: str, seen: set[str]
+    ) -> "Iterator[Problem]":
+        """Pose problems that are not in `seen`, and add them there."""
+        from posttrain.data.schemas import Problem
+
+        worlds = self._worlds()
+        for place, part in enumerate(worlds):
+            world = cast("_Poses", part)
+            share = number * (place + 1) // len(worlds) - number * place // len(worlds)
+            draw = Random(stable_seed(request.seed, self.name, split, str(place + 1)))
+            for _ in range(share * _DRAWS_PER_PROBLEM):
+                if not share:
+                    break
+                prompt, facts = world.pose(draw)
+                answer = canonical_json(facts)
+                if (key := f"{prompt}\n{answer}") in seen:
+                    continue
+                seen.add(key)
+                share -= 1
+                yield Problem(
+                    source=self.name,
+                    prompt=prompt,
+                    answer=answer,
+                    difficulty=place + 1,
+                    verifier="played",
+                    metadata=json.dumps({world.kind: facts}),
+                )
+
+    def _demonstrated(self, problems: "Sequence[Problem]", seed: int) -> Iterator[Solution]:
+        world = cast("_Poses", self.world)
+        who = f"script:{self.error_rate:g}"
+        for problem in problems:
+            draw = Random(stable_seed(seed, self.name, "script", problem.id))
+            for _ in range(self.demonstrations):
+                said, score = world.demonstrate(problem, draw, error_rate=self.error_rate)
+                *between, (_, last) = said
+                turns = tuple(_as_turn(author, text) for author, text in between)
+                yield Solution(problem, last, who, between=turns, score=score)
+
+
+def _as_turn(author: str, text: str) -> Turn:
+    role, _, name = author.partition(":")
+    return Turn.parse({"role": role, "content": text, "name": name}, where="world")

@@ -1,0 +1,1 @@
+"""Environments that pose their own problems, one file each."""

@@ -1,0 +1,140 @@
+"""What a world is: an environment that poses its own problems, and knows how they are solved."""
+
+import json
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from posttrain.learning.episodes.environments.base import (
+    POLICY,
+    Environment,
+    EpisodeState,
+    Situation,
+)
+
+if TYPE_CHECKING:
+    from posttrain.data.schemas import Problem
+
+WorldFacts = Mapping[str, Any]
+"""All that an episode in a world depends on, beside the seed: JSON values."""
+
+
+class Posed(NamedTuple):
+    """A problem that a world poses."""
+
+    prompt: str
+    """What the policy reads first: the rules as far as it must know them, and what it sees."""
+    facts: WorldFacts
+    """What is there, and what of it is hidden from the policy."""
+
+
+class Demonstration(NamedTuple):
+    """An episode that a script played."""
+
+    said: Sequence[tuple[str, str]]
+    """Who said what after the prompt, in order; `assistant` is the policy, and speaks last."""
+    score: float
+    """What the policy earned in all; 1 is solved."""
+
+
+_MOST_TURNS = 1000
+"""A world ends its episodes itself; this is for one that does not."""
+
+
+class World(Environment):
+    """An environment that poses its own problems; define `pose`, `begin`, `step` and the two moves.
+
+    Its settings shape what is posed, such as a size, and are those of a source. All that playing
+    depends on is in a problem's facts, so that a stage names the world's kind alone. What roles
+    earn in an episode adds up to a number from 0 to 1, and 1 is solved.
+    """
+
+    JUDGES: ClassVar[bool] = True
+
+    def pose(self, draw: Random) -> Posed:
+        """Pose a problem.
+
+        Args:
+            draw: Where all chance comes from.
+
+        Returns:
+            What is asked, and what there is.
+
+        """
+        raise NotImplementedError
+
+    def begin(self, facts: WorldFacts, seed: int) -> Situation:
+        """Begin an episode, as `Environment.start` does.
+
+        Args:
+            facts: Of the problem.
+            seed: Of the problem: all episodes of a group begin alike.
+
+        Returns:
+            Where the episode stands, with who speaks first.
+
+        """
+        raise NotImplementedError
+
+    def best_move(self, state: EpisodeState, role: str, draw: Random) -> str:
+        """Say what a good player says, who knows no more than the role has read.
+
+        Args:
+            state: Where the episode stands.
+            role: Who is asked.
+            draw: Chooses among moves that are equally good.
+
+        Returns:
+            A turn, as a policy would write it.
+
+        """
+        raise NotImplementedError
+
+    def random_move(self, state: EpisodeState, role: str, draw: Random) -> str:
+        """Say what somebody says who knows how a move is written, and nothing else.
+
+        Args:
+            state: Where the episode stands.
+            role: Who is asked.
+            draw: Chooses the move.
+
+        Returns:
+            A turn, as a policy would write it.
+
+        """
+        raise NotImplementedError
+
+    def demonstrate(self, problem: "Problem", draw: Random, *, error_rate: float) -> Demonstration:
+        """Play an episode by the best moves, and by random ones now and then.
+
+        Args:
+            problem: One that this world has posed.
+            draw: Where all chance comes from.
+            error_rate: Probability that a move is a random one.
+
+        Returns:
+            What was said, and what it earned.
+
+        """
+        from posttrain.learning.episodes.script import play_script
+
+        def speak(state: EpisodeState, role: str) -> str:
+            move = self.random_move if draw.random() < error_rate else self.best_move
+            return move(state, role, draw)
+
+        seed = draw.getrandbits(63)
+        episode = play_script(self, problem, speak, seed=seed, most_turns=_MOST_TURNS)
+        return Demonstration(tuple(episode.said(POLICY)), sum(episode.earned(POLICY)))
+
+    def start(self, problem: "Problem", seed: int) -> Situation:
+        """Begin with the problem's facts; see `Environment.start`.
+
+        Args:
+            problem: One that this world has posed.
+            seed: Of the problem.
+
+        Returns:
+            Where the episode stands.
+
+        """
+        return self.begin(json.loads(problem.metadata)[self.kind], seed)

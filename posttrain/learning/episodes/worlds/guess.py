@@ -1,0 +1,72 @@
+"""Guess a number: what is said of a guess tells where to look."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Literal
+
+from pydantic import Field
+
+from posttrain.learning.episodes.environments.base import (
+    POLICY,
+    Act,
+    Ask,
+    EpisodeState,
+    Situation,
+    Told,
+)
+from posttrain.learning.episodes.worlds.base import Posed, World, WorldFacts
+
+
+class Guess(World):
+    """Guess a hidden number; each guess is told to be too low or too high.
+
+    A turn is a number and nothing else. Halving what is left needs `log2(size + 1)` guesses.
+    """
+
+    kind: Literal["guess"] = "guess"
+    size: int = Field(default=16, ge=2)
+    """The number is one of 1 to this."""
+    guesses: int = Field(default=4, ge=1)
+    """Guesses that an episode has."""
+
+    def pose(self, draw: Random) -> Posed:
+        """Hide a number; see `World.pose`."""
+        hidden = draw.randint(1, self.size)
+        facts = {"hidden": hidden, "size": self.size, "guesses": self.guesses}
+        return Posed(f"Guess 1 to {self.size} in {self.guesses}.", facts)
+
+    def begin(self, facts: WorldFacts, seed: int) -> Situation:  # noqa: ARG002 - nothing is drawn
+        """Ask for a guess; see `World.begin`."""
+        return _asked({**facts, "low": 1, "high": facts["size"], "left": facts["guesses"]}, ())
+
+    def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:  # noqa: ARG002
+        """Compare the guess with the number; see `Environment.step`."""
+        said = acts[0].text.strip()
+        after = {**state, "left": state["left"] - 1}
+        if not said.isdecimal():
+            return _asked(after, (Told("user", "not a number"),), errors=1.0)
+        guess = int(said)
+        if guess == state["hidden"]:
+            return Situation(after, earned={POLICY: 1.0})
+        if guess < state["hidden"]:
+            after["low"] = max(state["low"], guess + 1)
+            return _asked(after, (Told("user", "higher"),))
+        after["high"] = min(state["high"], guess - 1)
+        return _asked(after, (Told("user", "lower"),))
+
+    def best_move(self, state: EpisodeState, role: str, draw: Random) -> str:  # noqa: ARG002
+        """Halve what is left; see `World.best_move`."""
+        return str((state["low"] + state["high"]) // 2)
+
+    def random_move(self, state: EpisodeState, role: str, draw: Random) -> str:  # noqa: ARG002
+        """Guess any number; see `World.random_move`."""
+        return str(draw.randint(1, state["size"]))
+
+
+def _asked(state: EpisodeState, told: tuple[Told, ...], *, errors: float = 0.0) -> Situation:
+    """Ask for a guess, if there is one left."""
+    facts = {"tool_errors": errors} if errors else {}
+    if not state["left"]:
+        return Situation(state, facts=facts)
+    key = f"{state['low']}-{state['high']}/{state['left']}"
+    return Situation(state, (Ask(POLICY, told),), key=key, facts=facts)

@@ -1,0 +1,104 @@
+"""Every world that ships keeps the promises of a world; what each answers has a test of its own."""
+
+import json
+from copy import deepcopy
+from random import Random
+from statistics import fmean
+
+import pytest
+
+from posttrain.data.schemas import Problem
+from posttrain.learning.episodes.environments.base import Act
+from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
+from posttrain.learning.episodes.script import play_script
+from posttrain.learning.episodes.worlds.base import World
+
+WORLDS = [kind for kind, part in EPISODE_ENVIRONMENTS.parts.items() if issubclass(part, World)]
+_GAMES = 40
+
+
+def world_of(kind):
+    return EPISODE_ENVIRONMENTS.parse(kind)
+
+
+def problem_of(world, seed):
+    prompt, facts = world.pose(Random(seed))
+    metadata = json.dumps({world.kind: facts})
+    return Problem(world.kind, prompt, json.dumps(facts), 1, "played", metadata=metadata)
+
+
+def played(world, seed, *, by):
+    draw = Random(1000 + seed)
+    move = getattr(world, by)
+    problem = problem_of(world, seed)
+    return play_script(
+        world, problem, lambda state, role: move(state, role, draw), seed=seed, most_turns=200
+    )
+
+
+def total(episode, role="policy"):
+    return sum(episode.earned(role))
+
+
+@pytest.fixture(params=WORLDS)
+def world(request):
+    return world_of(request.param)
+
+
+def test_equal_chance_poses_equal_problems(world):
+    assert world.pose(Random(5)) == world.pose(Random(5))
+    assert len({json.dumps(world.pose(Random(seed))) for seed in range(20)}) > 1
+    prompt, facts = world.pose(Random(5))
+    assert prompt.strip() == prompt
+    assert json.loads(json.dumps(facts)) == facts
+
+
+def test_a_good_player_beats_a_random_one(world):
+    best = fmean(total(played(world, seed, by="best_move")) for seed in range(_GAMES))
+    by_chance = fmean(total(played(world, seed, by="random_move")) for seed in range(_GAMES))
+    assert best >= by_chance + 0.3
+
+
+def test_what_is_earned_adds_up_to_at_most_one_and_episodes_end(world):
+    for by in ("best_move", "random_move"):
+        for seed in range(10):
+            episode = played(world, seed, by=by)
+            assert episode.end == "over"
+            assert 0.0 <= round(total(episode), 9) <= 1.0
+
+
+def test_a_state_is_a_plain_value_and_never_changed(world):
+    problem = problem_of(world, 3)
+    situation = world.start(problem, 3)
+    draw = Random(7)
+    for turn in range(5):
+        if not situation.asks:
+            break
+        before = deepcopy(situation.state)
+        assert json.loads(json.dumps(before)) == before
+        acts = [
+            Act(ask.role, world.random_move(situation.state, ask.role, draw))
+            for ask in situation.asks
+        ]
+        after = world.step(situation.state, acts, turn)
+        assert situation.state == before
+        assert world.step(json.loads(json.dumps(before)), acts, turn) == after
+        situation = after
+
+
+@pytest.mark.parametrize("said", ["", " ", "\x00", "x" * 5000, "-1", "9" * 400, "{}", "a\nb"])
+def test_anything_may_be_said(world, said):
+    situation = world.start(problem_of(world, 4), 4)
+    for turn in range(200):
+        if not situation.asks:
+            return
+        acts = [Act(ask.role, said, cut=turn % 2 == 1) for ask in situation.asks]
+        situation = world.step(situation.state, acts, turn)
+        assert not situation.failed
+    pytest.fail("the episode never ended")
+
+
+def test_a_policy_reads_something_each_time_it_is_asked_again(world):
+    episode = played(world, 6, by="random_move")
+    for situation in episode.situations[1:]:
+        assert all(ask.new and all(told.text for told in ask.new) for ask in situation.asks)
