@@ -62,6 +62,21 @@ class Turn(StageConfig):
         return given | {"content": self.content}
 
 
+def turn_of(author: str, text: str) -> Turn:
+    """Return the turn of somebody who is named as in an episode.
+
+    >>> turn_of("tool:calculate", "408").name
+    'calculate'
+
+    Args:
+        author: `assistant`, `user`, or `tool:NAME`.
+        text: What is said.
+
+    """
+    role, _, name = author.partition(":")
+    return Turn.parse({"role": role, "content": text, "name": name}, where="turn")
+
+
 class PromptContext(StageConfig):
     """What is said before a prompt, and around it in its own message."""
 

@@ -14,7 +14,7 @@ import polars as pl
 
 from posttrain.data.schemas import COMPLETIONS, PAIRS, PROBLEMS, ROLLOUTS
 
-FORMATS: Mapping[str, int] = {"problems": 3, "completions": 2, "pairs": 3, "rollouts": 3}
+FORMATS: Mapping[str, int] = {"problems": 3, "completions": 2, "pairs": 3, "rollouts": 4}
 """Present format of each type of table; 1 for those that are not here."""
 
 FORMAT_KEY = "posttrain.format"
@@ -34,7 +34,8 @@ def _without(schema: pl.Schema, *names: str) -> pl.Schema:
     return pl.Schema({name: kind for name, kind in schema.items() if name not in names})
 
 
-_ROLLOUTS_2 = _without(ROLLOUTS, "token_rewards")
+_ROLLOUTS_3 = _without(ROLLOUTS, "turns")
+_ROLLOUTS_2 = _without(_ROLLOUTS_3, "token_rewards")
 
 _ROLLOUTS_1: dict[str, Any] = {
     "id": pl.String,
@@ -115,7 +116,8 @@ MIGRATIONS: Mapping[tuple[str, int], Migration] = {
     ),
     ("pairs", 2): _adding(PAIRS, context=""),
     ("rollouts", 1): Migration(pl.Schema(_ROLLOUTS_1), migrate_rollouts_1),
-    ("rollouts", 2): _adding(ROLLOUTS, token_rewards=[]),
+    ("rollouts", 2): _adding(_ROLLOUTS_3, token_rewards=[]),
+    ("rollouts", 3): _adding(ROLLOUTS, turns=[]),
 }
 """From (type, format) to the next format."""
 

@@ -96,6 +96,9 @@ SPAN = pl.Struct({"begin": pl.Int32, "end": pl.Int32, "turn": pl.Int32, "drawn":
 COMPONENT = pl.Struct({"name": pl.String, "value": pl.Float64})
 """A reward component by name; null where it could not be judged."""
 
+TURN = pl.Struct({"earned": pl.Float64, "key": pl.String})
+"""A turn of the role: what its environment paid for it, and the key of where it was spoken."""
+
 # One row a segment: a sequence of tokens that is trained on as one. An episode of one turn has one.
 ROLLOUTS = pl.Schema(
     {
@@ -114,6 +117,7 @@ ROLLOUTS = pl.Schema(
         "versions": pl.List(pl.Int32),  # of the policy, one per turn
         "end": pl.String,  # over, turns, tokens, time, failed
         "text": pl.String,  # of the drawn tokens
+        "turns": pl.List(TURN),  # where the environment says what an episode is worth; else none
         "components": pl.List(COMPONENT),
         "reward": pl.Float64,  # what is learned from
         "solved": pl.Boolean,  # what counts as right

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self, cast
 
 from pydantic import Field, model_validator
 
-from posttrain.data.contexts import Turn
+from posttrain.data.contexts import turn_of
 from posttrain.data.sources.base import Source, SourceRequest, SourceRows
 from posttrain.data.teachers.base import Solution
 from posttrain.stage.errors import UserError
@@ -144,10 +144,5 @@ class WorldSource(Source):
             for _ in range(self.demonstrations):
                 said, score = world.demonstrate(problem, draw, error_rate=self.error_rate)
                 *between, (_, last) = said
-                turns = tuple(_as_turn(author, text) for author, text in between)
+                turns = tuple(turn_of(author, text) for author, text in between)
                 yield Solution(problem, last, who, between=turns, score=score)
-
-
-def _as_turn(author: str, text: str) -> Turn:
-    role, _, name = author.partition(":")
-    return Turn.parse({"role": role, "content": text, "name": name}, where="world")

@@ -80,6 +80,12 @@ class Episode(NamedTuple):
         """Return what a role read and drew; nothing where it never came to speak."""
         return next((each for each in self.segments if each.role == role), Segment(role))
 
+    @property
+    def is_one_answer(self) -> bool:
+        """True where nothing answered the only act, and no situation has a key or paid."""
+        told = any(each.key or each.earned for each in self.situations)
+        return len(self.log) <= 1 and not told
+
     def earned(self, role: str) -> tuple[float, ...]:
         """Return what each turn of a role earned; what comes after its last act is of that one."""
         paid: list[float] = []

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from posttrain.learning.episodes.episode import Episode
     from posttrain.learning.models.load import Policy
     from posttrain.learning.rollouts.engines.base import (
+        PlayedSample,
         Prompt,
         RolloutEngine,
         Sample,
@@ -131,4 +132,12 @@ def _as_sample(episode: "Episode", prompt: str, index: int) -> "Sample":
         text="\n".join(segment.texts),
         finish_reason=reasons.get(episode.end, FinishReason.LENGTH),
         policy_version=min(segment.versions, default=0),
+        played=None if episode.is_one_answer else _played(episode),
     )
+
+
+def _played(episode: "Episode") -> "PlayedSample":
+    from posttrain.learning.rollouts.engines.base import PlayedSample
+
+    said = tuple((told.author, told.text) for told in episode.said(POLICY))
+    return PlayedSample(said, episode.earned(POLICY), episode.facts())

@@ -252,6 +252,8 @@ def rollout_batch(
         rewards_B = rewards_B - by_token_BT.sum(-1)
     if "turns" in needs:
         given |= _turns(rollouts, rewards_B, mask_BT, given.get("token_rewards_BT"))
+    if "states" in needs:
+        given["state_BK"] = _states(rollouts)
     if apart:
         given |= _apart(rollouts, apart)
     scored = [_known(rollout, apart or {}) for rollout in rollouts]
@@ -347,6 +349,20 @@ def _turns(
     if by_token_BT is not None:
         rewards_BK = rewards_BK.scatter_add(1, turn_BT.clamp(min=0), by_token_BT)
     return {"turn_BT": turn_BT, "turn_rewards_BK": rewards_BK}
+
+
+def _states(rollouts: Sequence[Rollout]) -> Tensor:
+    """A number for the situation in which each turn was spoken: equal keys, equal numbers."""
+    keys = [[key for _, key in rollout.turns] for rollout in rollouts]
+    if any(not key for row in keys for key in row) or not any(keys):
+        raise ValueError(
+            "credit by state needs an environment that names its situations, and this one gave no"
+            " `key`; take like: turn, or an environment that does"
+        )
+    numbers = {key: place for place, key in enumerate(dict.fromkeys(chain.from_iterable(keys)))}
+    width = max(len(row) for row in keys)
+    rows = [[*(numbers[key] for key in row), *[-1] * (width - len(row))] for row in keys]
+    return torch.tensor(rows)
 
 
 def rows_of(values_BT: Tensor, rollouts: Sequence[Rollout]) -> list[TokenValues]:

@@ -167,6 +167,7 @@ class RlConfig(Schedulable):
             max_tokens=self.longest or sys.maxsize,
             updates_per_step=self.updates_per_step,
             staleness=self.staleness,
+            gives=self.producer.GIVES,
         )
         if self.updates.minibatches > self.problems_per_step:
             raise ValueError(

@@ -8,8 +8,8 @@ from posttrain.learning.rl.model_config import ReferenceConfig
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.stage.errors import UserError
 
-# What the learner of RL can compute: a rollout has one turn, and no states.
-_PROVIDED = frozenset(NEEDS) - {"states"}
+_OF_PRODUCERS = frozenset({"states"})
+"""What the learner of RL cannot compute: producers give it, or do not."""
 
 
 def check_algorithm(
@@ -20,6 +20,7 @@ def check_algorithm(
     max_tokens: int,
     updates_per_step: int,
     staleness: int,
+    gives: frozenset[str] = frozenset(),
 ) -> None:
     """Refuse an algorithm that RL cannot carry out, or not with such a reward.
 
@@ -30,6 +31,7 @@ def check_algorithm(
         max_tokens: Longest completion.
         updates_per_step: Optimizer updates on the rollouts of one step.
         staleness: Steps by which sampling runs ahead of learning.
+        gives: What the producer gives beside tokens, such as `states`.
 
     Raises:
         ValueError: The first contradiction, with its remedy.
@@ -41,7 +43,7 @@ def check_algorithm(
             algorithm,
             where=where,
             group_size=group_size,
-            provided=_PROVIDED,
+            provided=frozenset(NEEDS) - (_OF_PRODUCERS - gives),
             max_tokens=max_tokens,
         )
         check_on_policy(

@@ -98,6 +98,7 @@ def with_limit(config: Config, model: "PreTrainedModel", *, note: Callable[[str]
             max_tokens=first.producer.longest(limit),
             updates_per_step=first.updates_per_step,
             staleness=first.staleness,
+            gives=first.producer.GIVES,
         )
     except ValueError as error:
         raise UserError(f"rl: {error}") from None

@@ -121,4 +121,5 @@ def answers_of(group: Group, problem: Problem) -> Answers:
         token_ids=tuple(rollout.token_ids for rollout in group),
         drawn=tuple(tuple(rollout.drawn) for rollout in group),
         turns=tuple(rollout.drawn_by_turn for rollout in group),
+        earned=tuple(tuple(earned for earned, _ in rollout.turns) for rollout in group),
     )

@@ -37,6 +37,9 @@ class Rollout(NamedTuple):
     """`over`, or what cut it short: `turns`, `tokens`, `time`, `failed`."""
     text: str
     """The drawn tokens as text."""
+    turns: tuple[tuple[float, str], ...] = ()
+    """What the environment paid for each turn, and the key of where it was spoken; none where
+    another part says what the episode is worth."""
     components: tuple[tuple[str, float | None], ...] = ()
     """Each reward component's name and score; None where it could not be judged."""
     reward: float | None = None
@@ -173,6 +176,9 @@ def of_episode(episode: Episode, problem: Problem, *, group: int, version: int) 
         versions=segment.versions or (version,),
         end=episode.end,
         text="\n".join(segment.texts),
+        turns=()
+        if episode.is_one_answer
+        else tuple(zip(episode.earned(POLICY), episode.keys(POLICY), strict=True)),
     )
 
 
@@ -243,6 +249,7 @@ def from_values(values: Mapping[str, Any]) -> Rollout:
             **values,
             **{name: tuple(values[name]) for name in lists},
             "spans": tuple(Span(**span) for span in values["spans"]),
+            "turns": tuple((earned, key) for earned, key in values["turns"]),
             "components": tuple((name, value) for name, value in values["components"]),
         }
     )

@@ -115,6 +115,7 @@ def rollouts_table(rollouts: Sequence[tuple[int, Rollout]]) -> pl.DataFrame:
         "logprobs": _lists(columns["logprobs"], np.float32),
         "versions": _lists(columns["versions"], np.int32),
         "spans": _records(spans, ROLLOUTS["spans"]),
+        "turns": _records(columns["turns"], ROLLOUTS["turns"]),
         "components": _records(columns["components"], ROLLOUTS["components"]),
         "token_rewards": _lists(columns["token_rewards"], np.float64),
         "advantages": _lists(_per_token(rows), np.float32),
@@ -133,8 +134,9 @@ def stored_groups(frame: pl.DataFrame) -> Iterator[tuple[int, list[Group]]]:
 
 
 def _from_row(row: Mapping[str, Any]) -> Rollout:
+    turns = [(each["earned"], each["key"]) for each in row["turns"]]
     components = [(each["name"], each["value"]) for each in row["components"]]
-    return from_values({**row, "components": components})
+    return from_values({**row, "turns": turns, "components": components})
 
 
 def _per_token(rows: Sequence[Rollout]) -> list[Sequence[float]]:

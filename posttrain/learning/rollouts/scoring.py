@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from posttrain.data.contexts import in_context
+from posttrain.data.contexts import in_context, turn_of
 from posttrain.data.schemas import Completion, Problem
 from posttrain.data.source_verifiers import read_scored_problems
 from posttrain.data.templates import encode_prompts
-from posttrain.learning.rewards.components.verifier import VerifierCache
+from posttrain.learning.rewards.components.verifier import VerifierCache, scores_of
 from posttrain.learning.rewards.score import MANY_UNJUDGED, Score
 from posttrain.learning.rewards.truncated import Truncated, judged
 from posttrain.learning.rollouts.engines.base import (
@@ -42,14 +42,22 @@ class ScoredSample:
 
     def completion(self, generator: str) -> Completion:
         """Return it as a row of a COMPLETIONS table; `generator` names the policy."""
+        *between, (_, last) = self._said
         return Completion(
             problem=self.problem,
-            text=self.sample.text,
+            text=last,
             generator=generator,
             score=self.score.value,
             verified=self.score.correct,
             reason=self.score.reason,
+            between=tuple(turn_of(author, text) for author, text in between),
         )
+
+    @property
+    def _said(self) -> Sequence[tuple[str, str]]:
+        """What was said behind the prompt; one answer where nothing answered it."""
+        played = self.sample.played
+        return (played.said if played else ()) or (("assistant", self.sample.text),)
 
 
 def share_unjudged(
@@ -154,7 +162,9 @@ def sample_and_score(
     """
     samples = _sampled(engine, prompts, params)
     owners = [problem for problem in problems for _ in range(params.num_samples)]
-    scores = verify([(sample.text, owner) for sample, owner in zip(samples, owners, strict=True)])
+    answers = [(sample.text, owner) for sample, owner in zip(samples, owners, strict=True)]
+    played = [sample.played.earned if sample.played else () for sample in samples]
+    scores = scores_of(answers, played, verify)
     return [
         ScoredSample(owner, sample, _judged(score, sample.finish_reason, truncated))
         for owner, sample, score in zip(owners, samples, scores, strict=True)

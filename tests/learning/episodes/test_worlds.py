@@ -98,6 +98,12 @@ def test_anything_may_be_said(world, said):
     pytest.fail("the episode never ended")
 
 
+def test_every_situation_in_which_somebody_is_asked_has_a_key(world):
+    for by in ("best_move", "random_move"):
+        episode = played(world, 8, by=by)
+        assert all(situation.key for situation in episode.situations if situation.asks)
+
+
 def test_a_policy_reads_something_each_time_it_is_asked_again(world):
     episode = played(world, 6, by="random_move")
     for situation in episode.situations[1:]:

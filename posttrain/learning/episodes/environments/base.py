@@ -5,7 +5,7 @@ out, so that an episode can be kept, gone on with, and played again from what wa
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from posttrain.stage.slots import Part
 
@@ -52,9 +52,11 @@ class Situation(NamedTuple):
     asks: tuple[Ask, ...] = ()
     """Who is to speak, at most one ask per role; none where the episode is over."""
     earned: Mapping[str, float] = {}
-    """Role -> what its last act earned, where that is not 0."""
+    """Role -> what its last act earned, if not 0. Where the problem's verifier is `played`,
+    the sum over an episode says how good it is, from 0 to 1, which is solved."""
     key: str = ""
-    """Equal keys, equal situations: acts from one are compared with each other by `like: state`."""
+    """Equal keys, equal situations: acts from one are compared with each other by `like: state`.
+    Empty where the environment names none, which no world may."""
     facts: Mapping[str, float] = {}
     """What is counted of the step, such as `tool_errors`; never the time, and never paid."""
     failed: str = ""
@@ -67,10 +69,6 @@ class Environment(Part):
     Equal problem, seed and acts must give equal situations: nothing may be drawn, or timed, but by
     the seed. A state is never changed in place.
     """
-
-    JUDGES: ClassVar[bool] = False
-    """True where what a role earned says how good an episode is, from 0 to 1, which is solved; else
-    the problem's verifier does, by what the policy drew."""
 
     def start(self, problem: "Problem", seed: int) -> Situation:
         """Begin an episode.

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from posttrain.learning.episodes.environments.base import (
     POLICY,
@@ -48,8 +48,6 @@ class World(Environment):
     depends on is in a problem's facts, so that a stage names the world's kind alone. What roles
     earn in an episode adds up to a number from 0 to 1, and 1 is solved.
     """
-
-    JUDGES: ClassVar[bool] = True
 
     def pose(self, draw: Random) -> Posed:
         """Pose a problem.

@@ -45,6 +45,9 @@ class Answers:
     """True at those of them that the policy drew."""
     turns: tuple[tuple[int, ...], ...] = ()
     """Drawn tokens of each turn of each answer, in order; one of all of them for a single turn."""
+    earned: tuple[tuple[float, ...], ...] = ()
+    """What the environment paid for each turn of each answer, where it says what an episode is
+    worth; none of an answer whose verifier does."""
     solved: tuple[bool | None, ...] = ()
     """Which answers are right, for a component with `solved` in its NEEDS; None if not judged."""
     scores: Mapping[str, Sequence[float | None]] = field(default_factory=dict)

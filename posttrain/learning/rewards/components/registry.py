@@ -4,6 +4,7 @@ from posttrain.learning.rewards.components.base import Component
 from posttrain.learning.rewards.components.best_length import BestLengthComponent
 from posttrain.learning.rewards.components.brier import BrierComponent
 from posttrain.learning.rewards.components.cosine_length import CosineLengthComponent
+from posttrain.learning.rewards.components.earned import EarnedComponent
 from posttrain.learning.rewards.components.embedding import EmbeddingComponent
 from posttrain.learning.rewards.components.format import FormatComponent
 from posttrain.learning.rewards.components.group_length import GroupLengthComponent
@@ -35,6 +36,7 @@ COMPONENTS = Slot(
         "log_ratio": LogRatioComponent,
         "token_log_ratio": TokenLogRatioComponent,
         "pairwise": PairwiseComponent,
+        "earned": EarnedComponent,
         "embedding": EmbeddingComponent,
         "information_gain": InformationGainComponent,
         "repetition": RepetitionComponent,

@@ -1,12 +1,13 @@
 """What the problem's own verifier says of an answer: many answers at once, each asked once."""
 
 import json
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from posttrain.learning.rewards.components.base import Answers, Component, Inquiry
-from posttrain.learning.rewards.score import Score
+from posttrain.learning.rewards.components.base import Answers, Component, Inquiry, Verify
+from posttrain.learning.rewards.score import Score, of_play
 from posttrain.learning.rewards.verifiers.base import Verifier
 from posttrain.learning.rewards.verifiers.registry import VERIFIERS
 from posttrain.stage.errors import UserError
@@ -54,11 +55,38 @@ class VerifierComponent(Component):
     ) -> Sequence[Sequence[float | None]]:
         """Ask about all answers at once; see `Component.score_all`."""
         answers = [(text, group.problem) for group in groups for text in group.texts]
-        scores = iter(known.verify(answers))
+        played = [earned for group in groups for earned in group.earned]
+        scores = iter(scores_of(answers, played, known.verify))
         earned = [[next(scores) for _ in group.texts] for group in groups]
         if self.graded:
             return [[score.value for score in group] for group in earned]
         return [[_paid(score.correct) for score in group] for group in earned]
+
+
+def scores_of(
+    answers: Sequence[Answer], played: Sequence[Sequence[float]], verify: Verify
+) -> list[Score]:
+    """Score answers, of which some may have been played.
+
+    Args:
+        answers: Texts and what they answer.
+        played: What the environment paid for each turn of each answer; empty for an answer that
+            was not played, and for all where none was.
+        verify: Asks the verifiers of the others.
+
+    Returns:
+        One score per answer, in their order.
+
+    """
+    if not any(played):
+        return verify(answers)
+    known = {
+        place: of_play(math.fsum(earned))
+        for place, (earned, (_, problem)) in enumerate(zip(played, answers, strict=True))
+        if earned and verifier_of(problem).BY_PLAY
+    }
+    asked = iter(verify([each for place, each in enumerate(answers) if place not in known]))
+    return [known[place] if place in known else next(asked) for place in range(len(answers))]
 
 
 def _paid(correct: bool | None) -> float | None:

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from posttrain.stage.slots import Part
 from posttrain.stage.started import started
@@ -75,6 +75,9 @@ class Production:
 
 class Producer(Part):
     """How the rollouts of a problem come about."""
+
+    GIVES: ClassVar[frozenset[str]] = frozenset()
+    """What rollouts have beside their tokens that an algorithm may need: `states`."""
 
     def longest(self, max_tokens: int) -> int:
         """Return the most tokens that a rollout may draw.

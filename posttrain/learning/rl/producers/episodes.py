@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -25,6 +25,8 @@ class Episodes(Producer):
     What the policy draws bears loss, and what it reads does not; reward components see what it drew
     as one text, a line a turn. `max_tokens` is the most of one turn.
     """
+
+    GIVES: ClassVar[frozenset[str]] = frozenset({"states"})
 
     kind: Literal["episodes"] = "episodes"
     environment: Annotated[Environment, InSlot(EPISODE_ENVIRONMENTS)] = Single()

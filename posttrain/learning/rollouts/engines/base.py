@@ -6,10 +6,10 @@ made it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from posttrain.stage.errors import UserError
 
@@ -69,6 +69,17 @@ class SamplingParams:
         return self.temperature == 0
 
 
+class PlayedSample(NamedTuple):
+    """What an episode was, beside the tokens that were drawn in it."""
+
+    said: tuple[tuple[str, str], ...]
+    """Who said what behind the prompt, in order; the policy is `assistant`, and speaks last."""
+    earned: tuple[float, ...]
+    """What the environment paid for each turn of the policy."""
+    facts: Mapping[str, float]
+    """What it counted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One continuation of one prompt.
@@ -86,6 +97,8 @@ class Sample:
     text: str
     finish_reason: FinishReason
     policy_version: int
+    played: PlayedSample | None = None
+    """The episode that it is, where it was answered; its text is then all that was drawn."""
 
 
 class RolloutEngine(Protocol):
