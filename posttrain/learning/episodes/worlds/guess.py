@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from random import Random
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from posttrain.learning.episodes.environments.base import (
     POLICY,
@@ -25,19 +25,29 @@ class Guess(World):
 
     kind: Literal["guess"] = "guess"
     size: int = Field(default=16, ge=2)
-    """The number is one of 1 to this."""
+    """The number is one of so many."""
+    highest: int = Field(default=99, ge=2)
+    """The highest number that there may be; which ones come into question each problem says."""
     guesses: int = Field(default=4, ge=1)
     """Guesses that an episode has."""
 
+    @model_validator(mode="after")
+    def _has_room(self) -> Self:
+        if self.size > self.highest:
+            raise ValueError(f"size {self.size} is above highest {self.highest}; raise highest")
+        return self
+
     def pose(self, draw: Random) -> Posed:
         """Hide a number; see `World.pose`."""
-        hidden = draw.randint(1, self.size)
-        facts = {"hidden": hidden, "size": self.size, "guesses": self.guesses}
-        return Posed(f"Guess 1 to {self.size} in {self.guesses}.", facts)
+        low = draw.randint(1, self.highest - self.size + 1)
+        high = low + self.size - 1
+        hidden = draw.randint(low, high)
+        facts = {"hidden": hidden, "low": low, "high": high, "left": self.guesses}
+        return Posed(f"{low} to {high}, {self.guesses} guesses", facts)
 
     def begin(self, facts: WorldFacts, seed: int) -> Situation:  # noqa: ARG002 - nothing is drawn
         """Ask for a guess; see `World.begin`."""
-        return _asked({**facts, "low": 1, "high": facts["size"], "left": facts["guesses"]}, ())
+        return _asked({**facts, "first": [facts["low"], facts["high"]]}, ())
 
     def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:  # noqa: ARG002
         """Compare the guess with the number; see `Environment.step`."""
@@ -60,7 +70,7 @@ class Guess(World):
 
     def random_move(self, state: EpisodeState, role: str, draw: Random) -> str:  # noqa: ARG002
         """Guess any number; see `World.random_move`."""
-        return str(draw.randint(1, state["size"]))
+        return str(draw.randint(*state["first"]))
 
 
 def _asked(state: EpisodeState, told: tuple[Told, ...], *, errors: float = 0.0) -> Situation:
