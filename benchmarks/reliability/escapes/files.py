@@ -42,7 +42,22 @@ FILES = (
     ),
     Escape(
         "list folders of temporary files",
-        "import os\nif os.listdir('/tmp') != ['work']: print('ESCAPED', os.listdir('/tmp'))\n",
+        # A clone may itself lie there: the way to its interpreter is seen, and nothing beside it.
+        """
+        import os, sys
+        mine = ["/tmp/work/"]
+        mine += [f"{each}/" for each in (sys.prefix, sys.base_prefix, sys.exec_prefix)]
+
+        def look(above):
+            for name in os.listdir(above):
+                place = f"{above}/{name}/"
+                if any(each.startswith(place) and each != place for each in mine):
+                    look(place[:-1])
+                elif place not in mine:
+                    print("ESCAPED", place)
+
+        look("/tmp")
+        """,
         outside=True,
     ),
     Escape(
