@@ -53,10 +53,7 @@ def complaint_about_started(made: object, base: type[Any]) -> str | None:
     if not isinstance(made, base):
         return f"{made!r:.60}; let it give an object of a class derived from {_full_name(base)}"
     owner = type(made)
-    names = dict.fromkeys(name for each in owner.__mro__ for name in vars(each))
-    lacking = [n for n in names if getattr(_found(owner, n), "__isabstractmethod__", False)]
-    missing = next((_missing(owner, owner, (name,)) for name in lacking), None)
-    wrong = missing or next(_unlike(owner, base), None)
+    wrong = _left_abstract(owner) or next(_unlike(owner, base), None)
     return f"{owner.__name__} in {_place(owner)}, {wrong}" if wrong else None
 
 
@@ -107,7 +104,7 @@ def check_declared(found: Iterable[str], declared: Mapping[str, str], *, part: s
 def _complaint_about_class(
     part: type[Any], kind: str, base: type[StageConfig], one_of: tuple[str, ...]
 ) -> str | None:
-    missing = _missing(part, base, one_of)
+    missing = _missing(part, base, one_of) or _left_abstract(part)
     wrong = missing or _misnamed(part, kind) or next(_unlike(part, base), None)
     return f"{part.__name__} in {_place(part)}, {wrong}" if wrong else None
 
@@ -122,6 +119,13 @@ def _missing(part: type[Any], base: type[Any], names: tuple[str, ...]) -> str | 
     written = "write it" if len(names) == 1 else "write one of them"
     remedy = f"rename its {meant}" if meant else written
     return f"which does not implement {' or '.join(wanted)}; {remedy}"
+
+
+def _left_abstract(owner: type[Any]) -> str | None:
+    """Say which method is left to a class, of those that every one of its kind must have."""
+    names = dict.fromkeys(name for each in owner.__mro__ for name in vars(each))
+    lacking = [n for n in names if getattr(_found(owner, n), "__isabstractmethod__", False)]
+    return next((_missing(owner, owner, (name,)) for name in lacking), None)
 
 
 def _misnamed(part: type[Any], kind: str) -> str | None:

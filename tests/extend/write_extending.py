@@ -33,7 +33,7 @@ def examples() -> str:
             f"## To add {article} {slot.replace('_', ' ')}\n\n{purpose}. Those that ship stand in"
             f" [`{shipped}/`](../{shipped}), their list in `{registry}`.\n\n"
             f"`my_{slot}.py`:\n\n{code(file.read_text())}\n"
-            f"What a part implements ({must(found.one_of)}), and what it is given:\n\n"
+            f"What a part implements ({must(found.one_of, found.base)}), and what it is given:\n\n"
             f"{code(*map(stub, own))}{more(slot)}"
         )
     folder = Path(__file__).parent / "plugins" / "my_artifact_kind"
@@ -54,10 +54,12 @@ def code(*texts: str) -> str:
     return f"```python\n{body}\n```\n"
 
 
-def must(one_of: tuple[str, ...]) -> str:
+def must(one_of: tuple[str, ...], base: type) -> str:
     """Which of the methods a part must have."""
     names = [f"`{name}`" for name in one_of]
-    return f"{names[0]} at least" if len(names) == 1 else f"one of {', '.join(names)} at least"
+    each = [f"`{name}`" for name in sorted(getattr(base, "__abstractmethods__", ()))]
+    first = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
+    return f"{' and '.join([first, *each])} at least"
 
 
 def classes_of(base: type) -> list[type]:

@@ -11,5 +11,5 @@ EPISODE_ENVIRONMENTS = Slot(
     "environment",
     Environment,
     {"single": Single, "calculator": Calculator, "bandit": Bandit, "guess": Guess},
-    one_of=("start", "begin"),
+    one_of=("start",),
 )

@@ -4,6 +4,7 @@ An environment holds no state. What it knows of an episode is a plain value that
 out, so that an episode can be kept, gone on with, and played again from what was said in it.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -83,6 +84,7 @@ class Environment(Part):
         """
         raise NotImplementedError
 
+    @abstractmethod
     def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:
         """Answer what was said.
 

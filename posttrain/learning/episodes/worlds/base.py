@@ -1,6 +1,7 @@
 """What a world is: an environment that poses its own problems, and knows how they are solved."""
 
 import json
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -49,6 +50,7 @@ class World(Environment):
     earn in an episode adds up to a number from 0 to 1, and 1 is solved.
     """
 
+    @abstractmethod
     def pose(self, draw: Random) -> Posed:
         """Pose a problem.
 
@@ -61,6 +63,7 @@ class World(Environment):
         """
         raise NotImplementedError
 
+    @abstractmethod
     def begin(self, facts: WorldFacts, seed: int) -> Situation:
         """Begin an episode, as `Environment.start` does.
 
@@ -74,6 +77,7 @@ class World(Environment):
         """
         raise NotImplementedError
 
+    @abstractmethod
     def best_move(self, state: EpisodeState, role: str, draw: Random) -> str:
         """Say what a good player says, who knows no more than the role has read.
 
@@ -88,6 +92,7 @@ class World(Environment):
         """
         raise NotImplementedError
 
+    @abstractmethod
     def random_move(self, state: EpisodeState, role: str, draw: Random) -> str:
         """Say what somebody says who knows how a move is written, and nothing else.
 

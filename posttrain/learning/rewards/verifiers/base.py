@@ -23,9 +23,6 @@ class Verifier(Part):
     the key, the cache of replies and the bound on concurrent requests are. `sandbox` for one that
     runs what a model wrote."""
 
-    BY_PLAY: ClassVar[bool] = False
-    """True for one that goes by what an environment paid, where the answer is an episode."""
-
     REFERENCE: ClassVar[bool] = True
     """False for one that does without a problem's answer, which may then be empty."""
 

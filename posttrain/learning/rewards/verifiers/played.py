@@ -15,7 +15,6 @@ class PlayedVerifier(Verifier):
     Codes: `not_played`, and of what was played `correct` and `not_solved`.
     """
 
-    BY_PLAY: ClassVar[bool] = True
     REFERENCE: ClassVar[bool] = False
 
     kind: Literal["played"] = "played"
