@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from posttrain.learning.rewards.components.base import Answers, Component, Inquiry, Verify
 from posttrain.learning.rewards.score import Score, of_play
-from posttrain.learning.rewards.verifiers.base import Verifier
-from posttrain.learning.rewards.verifiers.played import PlayedVerifier
+from posttrain.learning.rewards.verifiers.base import ByPlay, Verifier
 from posttrain.learning.rewards.verifiers.registry import VERIFIERS
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import canonical_json
@@ -84,7 +83,7 @@ def scores_of(
     known = {
         place: of_play(math.fsum(earned))
         for place, (earned, (_, problem)) in enumerate(zip(played, answers, strict=True))
-        if earned and isinstance(verifier_of(problem), PlayedVerifier)
+        if earned and isinstance(verifier_of(problem), ByPlay)
     }
     asked = iter(verify([each for place, each in enumerate(answers) if place not in known]))
     return [known[place] if place in known else next(asked) for place in range(len(answers))]

@@ -90,3 +90,16 @@ class Verifier(Part):
     def has_parameters(cls) -> bool:
         """Return True where there is a field beside the kind."""
         return len(cls.model_fields) > 1
+
+
+class ByPlay(Verifier):
+    """Goes by what an environment paid, where the answer is an episode; a text alone tells nothing.
+
+    It stands beside the base and is no switch in it, whose code is in the digest of every verifier.
+    """
+
+    REFERENCE: ClassVar[bool] = False
+
+    def score(self, text: str, problem: "Problem") -> Score:  # noqa: ARG002 - no text can tell
+        """Leave it unjudged: nobody played; see `Verifier.score`."""
+        return Score(None, "not_played")
