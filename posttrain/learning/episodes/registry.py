@@ -9,7 +9,7 @@ from posttrain.stage.slots import Slot
 
 EPISODE_ENVIRONMENTS = Slot(
     "environment",
-    Environment,
+    Environment,  # type: ignore[type-abstract]
     {"single": Single, "calculator": Calculator, "bandit": Bandit, "guess": Guess},
     one_of=("start",),
 )
