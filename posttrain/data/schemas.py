@@ -299,6 +299,9 @@ class Completion:
     weight: float = 1.0
     between: "tuple[Turn, ...]" = ()
     """What was said between the prompt and the text, where there were several turns."""
+    read: tuple[str, ...] = ()
+    """Ids of the rows that were shown before the text, such as passages: parents, like the problem.
+    """
 
     @property
     def context(self) -> str:
@@ -329,7 +332,7 @@ def completions_table(completions: Sequence[Completion]) -> pl.DataFrame:
     inherited = ("source", "difficulty", "prompt", "verifier")
     problem_ids = [row.problem.id for row in completions]
     columns: dict[str, list[Any]] = {
-        "parents": [[problem_id] for problem_id in problem_ids],
+        "parents": [[row.problem.id, *row.read] for row in completions],
         "problem_id": problem_ids,
         **{name: [getattr(row.problem, name) for row in completions] for name in inherited},
     }

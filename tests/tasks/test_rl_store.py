@@ -45,6 +45,7 @@ def rollout(source, index):
         solved=None if score is None else score >= 1,
         advantages=tuple(source.randrange(9) / 8 for _ in range(num_drawn * (index % 2))),
         trained=source.random() < 0.5,
+        read=tuple(f"passages.jsonl:{source.randint(1, 9)}" for _ in range(index % 3)),
     )
 
 
@@ -62,7 +63,7 @@ def test_a_table_holds_what_the_rollouts_hold_and_ids_by_content(tmp_path):
                 "spans": [span._asdict() for span in each.spans],
                 "components": [{"name": name, "value": score} for name, score in each.components],
                 "step": step,
-                "parents": [each.problem_id],
+                "parents": [each.problem_id, *each.read],
                 "id": row_id(each.problem_id, step, "policy", 0, each.versions, each.token_ids),
             }
             for step, each in rows

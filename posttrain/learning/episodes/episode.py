@@ -111,6 +111,12 @@ class Episode(NamedTuple):
             name: math.fsum(each.facts.get(name, 0.0) for each in self.situations) for name in names
         }
 
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Ids of the rows that were shown before something was said, each once, in order."""
+        before = zip(self.situations, self.log, strict=False)
+        return tuple(dict.fromkeys(name for shown, _ in before for name in shown.read))
+
     def said(self, role: str) -> Iterator[Told]:
         """Give what a role said and was told after the problem's prompt, in order.
 

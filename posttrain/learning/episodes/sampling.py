@@ -140,4 +140,4 @@ def _played(episode: "Episode") -> "PlayedSample":
     from posttrain.learning.rollouts.engines.base import PlayedSample
 
     said = tuple((told.author, told.text) for told in episode.said(POLICY))
-    return PlayedSample(said, episode.earned(POLICY), episode.facts())
+    return PlayedSample(said, episode.earned(POLICY), episode.facts(), episode.read)

@@ -58,6 +58,8 @@ class Rollout(NamedTuple):
     """Place among the segments of its episode."""
     origin: str = POLICY
     """Who wrote the tokens: the policy itself, or a table of traces."""
+    read: tuple[str, ...] = ()
+    """Ids of the rows that were shown in its episode: parents of its row, like the problem."""
 
     @property
     def num_drawn(self) -> int:
@@ -179,6 +181,7 @@ def of_episode(episode: Episode, problem: Problem, *, group: int, version: int) 
         turns=()
         if episode.is_one_answer
         else tuple(zip(episode.earned(POLICY), episode.keys(POLICY), strict=True)),
+        read=episode.read,
     )
 
 
@@ -243,7 +246,7 @@ def from_plain(rows: Sequence[Mapping[str, Any]]) -> list[Group]:
 
 def from_values(values: Mapping[str, Any]) -> Rollout:
     """Return the rollout whose fields these are, with lists where it has tuples."""
-    lists = ("token_ids", "logprobs", "versions", "token_rewards", "advantages")
+    lists = ("token_ids", "logprobs", "versions", "token_rewards", "advantages", "read")
     return Rollout(
         **{
             **values,

@@ -122,14 +122,17 @@ def rollouts_table(rollouts: Sequence[tuple[int, Rollout]]) -> pl.DataFrame:
     }
     schema = {name: kind for name, kind in ROLLOUTS.items() if name in columns}
     frame = pl.DataFrame({name: columns[name] for name in schema}, schema=schema)
-    frame = frame.with_columns(parents=pl.concat_list("problem_id"))
+    parents = [[row.problem_id, *row.read] for row in rows]
+    frame = frame.with_columns(pl.Series("parents", parents, dtype=ROLLOUTS["parents"]))
     return with_row_ids(frame, IDENTITY["rollouts"]).select(ROLLOUTS.names())
 
 
 def stored_groups(frame: pl.DataFrame) -> Iterator[tuple[int, list[Group]]]:
     """Return the groups of a ROLLOUTS table by step, in the order in which they were drawn."""
     for part in frame.partition_by("step", maintain_order=True):
-        rows = part.select(Rollout._fields).iter_rows(named=True)
+        # Of a row's parents the first is its problem.
+        whole = part.with_columns(read=pl.col("parents").list.slice(1))
+        rows = whole.select(Rollout._fields).iter_rows(named=True)
         yield part["step"][0], grouped([_from_row(row) for row in rows])
 
 

@@ -51,6 +51,7 @@ class ScoredSample:
             verified=self.score.correct,
             reason=self.score.reason,
             between=tuple(turn_of(author, text) for author, text in between),
+            read=self.sample.played.read if self.sample.played else (),
         )
 
     @property

@@ -62,6 +62,10 @@ class Situation(NamedTuple):
     """What is counted of the step, such as `tool_errors`; never the time, and never paid."""
     failed: str = ""
     """Why the environment broke: such an episode is neither right nor wrong."""
+    read: tuple[str, ...] = ()
+    """What the step showed of documents, by the ids of their rows: `FILE:LINE` of a file,
+    `PROBLEM:N` of the n-th of a problem's own `passages`. They are parents of the episode's rows.
+    """
 
 
 class Environment(Part):

@@ -78,6 +78,8 @@ class PlayedSample(NamedTuple):
     """What the environment paid for each turn of the policy."""
     facts: Mapping[str, float]
     """What it counted."""
+    read: tuple[str, ...] = ()
+    """Ids of the rows that were shown in it."""
 
 
 @dataclass(frozen=True, slots=True)
