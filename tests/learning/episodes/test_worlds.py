@@ -53,6 +53,11 @@ def test_equal_chance_poses_equal_problems(world):
     assert json.loads(json.dumps(facts)) == facts
 
 
+def test_size_knobs_are_settings(world):
+    assert world.SIZES
+    assert {*world.SIZES} <= type(world).model_fields.keys()
+
+
 def test_a_good_player_beats_a_random_one(world):
     best = fmean(total(played(world, seed, by="best_move")) for seed in range(_GAMES))
     by_chance = fmean(total(played(world, seed, by="random_move")) for seed in range(_GAMES))

@@ -26,6 +26,7 @@ class Bandit(World):
     """
 
     SOURCE: ClassVar[str] = "EVOLvE, arXiv 2410.06238, section 3: Bernoulli arms"
+    SIZES: ClassVar[tuple[str, ...]] = ("arms", "presses", "gap")
 
     kind: Literal["bandit"] = "bandit"
     arms: int = Field(default=3, ge=2, le=26)

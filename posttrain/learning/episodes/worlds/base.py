@@ -4,7 +4,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from posttrain.learning.episodes.environments.base import (
     POLICY,
@@ -49,6 +49,9 @@ class World(Environment):
     depends on is in a problem's facts, so that a stage names the world's kind alone. What roles
     earn in an episode adds up to a number from 0 to 1, and 1 is solved.
     """
+
+    SIZES: ClassVar[tuple[str, ...]] = ("size",)
+    """The settings that make its problems larger or smaller, the most telling one first."""
 
     @abstractmethod
     def pose(self, draw: Random) -> Posed:
