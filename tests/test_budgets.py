@@ -50,7 +50,6 @@ CUSTOMARY = {
 # parts and registries, one file each, are not counted.
 SMALL_LINES = 45
 KEPT_APART = {
-    "posttrain.learning.episodes.script": "worlds are made without what plays policies",
     "posttrain.learning.algorithms.digests_format_1": "a table of data",
     "posttrain.learning.rewards.on_ray": "verifying on a cluster is no part of sampling",
     "posttrain.learning.rl.draw_config": "the config of RL would import more than fifteen modules",
