@@ -21,7 +21,7 @@ import torch
 
 from benchmarks.sampling.machine import described
 from posttrain.learning.episodes.environments.base import POLICY
-from posttrain.learning.episodes.players import By, lacking, posed_problem, speaking, worlds
+from posttrain.learning.episodes.posed import By, lacking, posed_problem, speaking, worlds
 from posttrain.learning.episodes.script import play_script
 from posttrain.learning.episodes.worlds.base import World
 from posttrain.learning.maths.intervals import clustered_mean_interval

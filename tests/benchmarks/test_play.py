@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks.play import bounds
-from posttrain.learning.episodes.players import lacking, posed_problem, worlds
+from posttrain.learning.episodes.posed import lacking, posed_problem, worlds
 from posttrain.learning.episodes.worlds.guess import Guess
 
 
