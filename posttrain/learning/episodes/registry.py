@@ -4,12 +4,25 @@ from posttrain.learning.episodes.environments.base import Environment
 from posttrain.learning.episodes.environments.calculator import Calculator
 from posttrain.learning.episodes.environments.single import Single
 from posttrain.learning.episodes.worlds.bandit import Bandit
+from posttrain.learning.episodes.worlds.booking import Booking
 from posttrain.learning.episodes.worlds.guess import Guess
+from posttrain.learning.episodes.worlds.kuhn import Kuhn
+from posttrain.learning.episodes.worlds.tictactoe import TicTacToe
+from posttrain.learning.episodes.worlds.twenty_questions import TwentyQuestions
 from posttrain.stage.slots import Slot
 
 EPISODE_ENVIRONMENTS = Slot(
     "environment",
     Environment,  # type: ignore[type-abstract]
-    {"single": Single, "calculator": Calculator, "bandit": Bandit, "guess": Guess},
+    {
+        "single": Single,
+        "calculator": Calculator,
+        "bandit": Bandit,
+        "booking": Booking,
+        "guess": Guess,
+        "kuhn": Kuhn,
+        "tictactoe": TicTacToe,
+        "twenty_questions": TwentyQuestions,
+    },
     one_of=("start",),
 )

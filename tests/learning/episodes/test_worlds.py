@@ -28,12 +28,13 @@ def problem_of(world, seed):
 
 
 def played(world, seed, *, by):
+    """An episode in which the policy plays by one of the moves, and all others by the best."""
     draw = Random(1000 + seed)
-    move = getattr(world, by)
-    problem = problem_of(world, seed)
-    return play_script(
-        world, problem, lambda state, role: move(state, role, draw), seed=seed, most_turns=200
-    )
+
+    def speak(state, role):
+        return getattr(world, by if role == "policy" else "best_move")(state, role, draw)
+
+    return play_script(world, problem_of(world, seed), speak, seed=seed, most_turns=200)
 
 
 def total(episode, role="policy"):

@@ -84,6 +84,8 @@ class World(Environment):
     def best_move(self, state: EpisodeState, role: str, draw: Random) -> str:
         """Say what a good player says, who knows no more than the role has read.
 
+        An opponent that is to err now and then, as the problem has it, errs here.
+
         Args:
             state: Where the episode stands.
             role: Who is asked.
@@ -111,12 +113,12 @@ class World(Environment):
         raise NotImplementedError
 
     def demonstrate(self, problem: "Problem", draw: Random, *, error_rate: float) -> Demonstration:
-        """Play an episode by the best moves, and by random ones now and then.
+        """Play an episode by the best moves, and by random ones of the policy now and then.
 
         Args:
             problem: One that this world has posed.
             draw: Where all chance comes from.
-            error_rate: Probability that a move is a random one.
+            error_rate: Probability that a move of the policy is a random one.
 
         Returns:
             What was said, and what it earned.
@@ -125,8 +127,8 @@ class World(Environment):
         from posttrain.learning.episodes.script import play_script
 
         def speak(state: EpisodeState, role: str) -> str:
-            move = self.random_move if draw.random() < error_rate else self.best_move
-            return move(state, role, draw)
+            errs = role == POLICY and draw.random() < error_rate
+            return (self.random_move if errs else self.best_move)(state, role, draw)
 
         seed = draw.getrandbits(63)
         episode = play_script(self, problem, speak, seed=seed, most_turns=_MOST_TURNS)
