@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -35,6 +35,8 @@ class Booking(World):
     form. A booking with all that the user wants, of which all has been said, earns 1, less `cost`
     for every question about what had been said already; any other earns nothing.
     """
+
+    SIZES: ClassVar[tuple[str, ...]] = ("slots", "missing", "noise")
 
     kind: Literal["booking"] = "booking"
     slots: int = Field(default=4, ge=2, le=len(_SLOTS))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from random import Random
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -30,6 +30,8 @@ class TicTacToe(World):
     moves at random, of which the policy plays on: which side it has follows from their number. It
     earns 1 for a win and 0.5 for a draw, and the opponent the rest of 1.
     """
+
+    SIZES: ClassVar[tuple[str, ...]] = ("width", "height", "in_row", "opponent_errors")
 
     kind: Literal["tictactoe"] = "tictactoe"
     width: int = Field(default=3, ge=2, le=6)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -63,6 +63,8 @@ class TwentyQuestions(World):
     A turn is a question, one of the words that the prompt has behind `ask`, or a guess, the name of
     a thing. The guess that is right ends the episode and earns 1.
     """
+
+    SIZES: ClassVar[tuple[str, ...]] = ("things", "turns", "noise")
 
     kind: Literal["twenty_questions"] = "twenty_questions"
     things: int = Field(default=8, ge=2, le=len(_THINGS))
