@@ -125,14 +125,15 @@ class TwentyQuestions(World):
 
     def random_move(self, state: EpisodeState, role: str, draw: Random) -> str:  # noqa: ARG002
         """Ask or guess anything; see `World.random_move`."""
-        return draw.choice([*_ATTRIBUTES, *state["things"]])
+        things: Sequence[str] = state["things"]
+        return draw.choice([*_ATTRIBUTES, *things])
 
 
 def _likelihood(state: EpisodeState, thing: str) -> float:
     """How likely the answers are, were it this thing."""
     if thing in state["ruled_out"]:
         return 0.0
-    noise = state["noise"]
+    noise: float = state["noise"]
     return math.prod(
         1.0 - noise if _true_of(thing, attribute) == answer else noise
         for attribute, answer in state["answers"]
