@@ -20,6 +20,10 @@ WorldFacts = Mapping[str, Any]
 """All that an episode in a world depends on, beside the seed: JSON values."""
 
 
+OPPONENT = "opponent"
+"""The role that plays against the policy in a world of two players."""
+
+
 class Posed(NamedTuple):
     """A problem that a world poses."""
 

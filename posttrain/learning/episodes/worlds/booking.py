@@ -16,7 +16,7 @@ from posttrain.learning.episodes.environments.base import (
 )
 from posttrain.learning.episodes.worlds.base import Posed, World, WorldFacts
 
-USER = "user"
+_USER = "user"
 _SLOTS: Mapping[str, Sequence[str]] = {
     "day": ("mon", "tue", "wed", "thu", "fri", "sat", "sun"),
     "time": ("5pm", "6pm", "7pm", "8pm", "9pm"),
@@ -76,7 +76,7 @@ class Booking(World):
     def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:  # noqa: ARG002
         """Answer a question, or book; see `Environment.step`."""
         ((role, text, *_),) = acts
-        if role == USER:
+        if role == _USER:
             return _answered(state, text)
         wish, said = state["wish"], text.strip()
         after = {**state, "left": state["left"] - 1}
@@ -97,12 +97,12 @@ class Booking(World):
         if state["user"] == "script":
             return _answered(after, _answer(after))._replace(facts=facts)
         rules = "" if state["met"] else f"You want {_mentioned(wish, [*wish])}. "
-        asks = (Ask(USER, (Told("user", f"{rules}{slot}?"),)),)
+        asks = (Ask(_USER, (Told("user", f"{rules}{slot}?"),)),)
         return Situation({**after, "met": True}, asks, key=_key(after, slot), facts=facts)
 
     def best_move(self, state: EpisodeState, role: str, draw: Random) -> str:  # noqa: ARG002
         """Ask for the first that was not said, or book; see `World.best_move`."""
-        if role == USER:
+        if role == _USER:
             return _answer(state)
         missing = [slot for slot in state["wish"] if slot not in state["said"]]
         return f"{missing[0]}?" if missing else f"book {' '.join(state['wish'].values())}"
@@ -112,7 +112,7 @@ class Booking(World):
         form = [*state["wish"]]
         values = {slot: draw.choice(_SLOTS[slot]) for slot in form}
         slot = draw.choice([*form, None])
-        if role == USER:
+        if role == _USER:
             slot = slot or form[0]
             return f"{slot} {values[slot]}"
         return f"{slot}?" if slot else f"book {' '.join(values.values())}"

@@ -14,9 +14,8 @@ from posttrain.learning.episodes.environments.base import (
     Situation,
     Told,
 )
-from posttrain.learning.episodes.worlds.base import Posed, World, WorldFacts
+from posttrain.learning.episodes.worlds.base import OPPONENT, Posed, World, WorldFacts
 
-OPPONENT = "opponent"
 # By what was done in a hand so far, the bold move and the mild one. Written are moves as `b` (bold)
 # and `m` (mild); whoever leads makes the first and the third.
 _MOVES: Mapping[str, tuple[str, str]] = {

@@ -15,9 +15,8 @@ from posttrain.learning.episodes.environments.base import (
     Situation,
     Told,
 )
-from posttrain.learning.episodes.worlds.base import Posed, World, WorldFacts
+from posttrain.learning.episodes.worlds.base import OPPONENT, Posed, World, WorldFacts
 
-OPPONENT = "opponent"
 _EMPTY, _SIDES = ".", "XO"
 # What best moves of a whole game are found for within a second or two.
 _MOST_CELLS = 12
