@@ -7,6 +7,7 @@ from posttrain.learning.episodes.worlds.bandit import Bandit
 from posttrain.learning.episodes.worlds.booking import Booking
 from posttrain.learning.episodes.worlds.guess import Guess
 from posttrain.learning.episodes.worlds.kuhn import Kuhn
+from posttrain.learning.episodes.worlds.products import Products
 from posttrain.learning.episodes.worlds.tictactoe import TicTacToe
 from posttrain.learning.episodes.worlds.twenty_questions import TwentyQuestions
 from posttrain.stage.slots import Slot
@@ -23,6 +24,7 @@ EPISODE_ENVIRONMENTS = Slot(
         "kuhn": Kuhn,
         "tictactoe": TicTacToe,
         "twenty_questions": TwentyQuestions,
+        "products": Products,
     },
     one_of=("start",),
 )

@@ -35,7 +35,8 @@ _MOST_CHARACTERS, _LARGEST = 200, 10**30
 class Calculator(Environment):
     """Answer calls such as `calculate(12 * 34)` at the end of a turn; a turn without one is last.
 
-    Whole numbers, `+ - * // %` and parentheses. What cannot be computed is answered by a sentence.
+    Whole numbers, `+ - * // %` and parentheses. What cannot be computed is answered by a sentence
+    and counted as a tool error.
     """
 
     kind: Literal["calculator"] = "calculator"
@@ -54,12 +55,13 @@ class Calculator(Environment):
         called = re.search(rf".*\b{self.name}\(([^\n]*)\)\s*$", act.text)
         if called is None or act.cut:
             return Situation(state)
+        facts: Mapping[str, float] = {}
         try:
             told = str(computed(called[1]))
         except ValueError as error:
-            told = str(error)
+            told, facts = str(error), {"tool_errors": 1.0}
         author = f"tool:{self.name}" if self.author == "tool" else self.author
-        return Situation(state, (Ask(POLICY, (Told(author, told),)),))
+        return Situation(state, (Ask(POLICY, (Told(author, told),)),), facts=facts)
 
     def authors(self) -> tuple[str, ...]:
         """Name who speaks; see `Environment.authors`."""
