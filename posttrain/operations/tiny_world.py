@@ -1,10 +1,19 @@
 """What methods are tried on: a tiny policy with its problems, and what stages make of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from posttrain.learning.episodes.environments.base import (
+    POLICY,
+    Act,
+    Ask,
+    Environment,
+    EpisodeState,
+    Situation,
+    Told,
+)
 from posttrain.methods.lay import laid_over
 from posttrain.operations.stage_alone import run_alone
 from posttrain.pipeline.recipe_method import task_parameters
@@ -12,6 +21,9 @@ from posttrain.pipeline.stage_section import inputs_by_port, port_of
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.spec import ArtifactKind, Task
+
+if TYPE_CHECKING:
+    from posttrain.data.schemas import Problem
 
 _FEW_STEPS: Mapping[str, Any] = {"optimization": {"learning_rate": 1e-3, "warmup_steps": 0}}
 _BUDGETS: Mapping[str, Mapping[str, Any]] = {
@@ -33,6 +45,45 @@ _BUDGETS: Mapping[str, Mapping[str, Any]] = {
 # what is paid for any of these differs within a group.
 _TAUGHT = ("#### 1", "so #### 2", "2", "#### 1\nconfidence: .9")
 _RIGHT = ("#### {}", "#### {}\nconfidence: .9")
+
+
+class Tries(Environment):
+    """Ask three times; each answer that ends as the problem's earns a third."""
+
+    kind: Literal["tries"] = "tries"
+
+    def start(self, problem: "Problem", seed: int) -> Situation:  # noqa: ARG002 - see the base
+        """Ask; see `Environment.start`."""
+        state = {"answer": problem.answer, "left": 3, "right": 0}
+        return Situation(state, (Ask(POLICY),), key="3/0")
+
+    def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:  # noqa: ARG002
+        """Say whether it was right, and ask again; see `Environment.step`."""
+        said = acts[0].text.rstrip()
+        right = said.endswith(state["answer"])
+        after = {**state, "left": state["left"] - 1, "right": state["right"] + right}
+        asks = (Ask(POLICY, (Told("user", "12"[right]),)),) if after["left"] else ()
+        earned, facts = {POLICY: right / 3}, {"tool_errors": float("####" not in said)}
+        return Situation(after, asks, earned, f"{after['left']}/{after['right']}", facts)
+
+
+_PLAYED: Mapping[str, Mapping[str, Any]] = {"episodes": {"environment": Tries(), "most_turns": 3}}
+"""What lies under the settings of a producer that plays, by its kind."""
+
+
+def playing(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a section's settings with something to play, where its producer plays.
+
+    Args:
+        said: Settings of a section.
+
+    Returns:
+        The same settings where it plays nothing.
+
+    """
+    producer = said.get("producer")
+    under = _PLAYED.get(producer.get("kind", "")) if isinstance(producer, Mapping) else None
+    return {**said, "producer": {**under, **producer}} if under else dict(said)
 
 
 class NotInTinyWorldError(UserError):
@@ -65,7 +116,7 @@ class TinyWorld:
             UserError: One of them is refused.
 
         """
-        values = laid_over(_BUDGETS[section], task_parameters(said))
+        values = playing(laid_over(_BUDGETS[section], task_parameters(said)))
         return self.tasks[section].config.parse(values, where=section)
 
     def inputs_of(self, section: str, said: Mapping[str, Any]) -> dict[str, Path]:

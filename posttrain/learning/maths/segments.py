@@ -55,3 +55,25 @@ def segment_size(index_B: Tensor, num_groups: int) -> Tensor:
 
     """
     return torch.bincount(index_B, minlength=num_groups)
+
+
+def first_of_each(ids_BT: Tensor, num_ids: int) -> tuple[Tensor, Tensor]:
+    """Find where each id first stands in its row, such as where each turn of an episode begins.
+
+    Args:
+        ids_BT: Ids from 0; negative at places of none.
+        num_ids: K, one above the largest id.
+
+    Returns:
+        The first place of each id, and whether the row has it at all, ``[B, K]`` each; the place of
+        one that it has not is 0.
+
+    """
+    width = ids_BT.shape[1]
+    place_BT = torch.arange(width, device=ids_BT.device).expand_as(ids_BT)
+    # What is of no id competes for id 0 with a place that never wins.
+    place_BT = torch.where(ids_BT >= 0, place_BT, width)
+    first_BK = place_BT.new_full((len(ids_BT), num_ids), width)
+    first_BK = first_BK.scatter_reduce(1, ids_BT.clamp(min=0), place_BT, reduce="amin")
+    has_BK = first_BK < width
+    return torch.where(has_BK, first_BK, 0), has_BK

@@ -26,7 +26,7 @@ from posttrain.learning.rl.stop import StopConfig
 from posttrain.learning.rollouts.sampling import MaxTokens
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.stage.config import UNKEYED, StageConfig
-from posttrain.stage.schedule import Schedulable, schedules_in
+from posttrain.stage.schedule import Schedulable, at, schedules_in
 from posttrain.stage.slots import name_of
 
 
@@ -107,8 +107,11 @@ class RlConfig(Schedulable):
 
     @property
     def longest(self) -> int | None:
-        """Most tokens that a rollout may draw, all turns together; None as for `limit`."""
-        return self.limit and self.producer.longest(self.limit)
+        """Most tokens that a rollout may draw, all turns together; None as for `limit`.
+
+        Where schedules were not applied yet it is that of the first step.
+        """
+        return self.limit and at(self.producer, 0, {}).longest(self.limit)
 
     @property
     def algorithm_at_work(self) -> Algorithm:
@@ -232,11 +235,16 @@ class RlConfig(Schedulable):
 
     def _check_schedules(self) -> None:
         """Refuse schedules of what is started once, and two schedules of one number."""
-        for name in ("draw", "producer"):
-            for path, _ in schedules_in(getattr(self, name), name):
+        for path, _ in schedules_in(self.draw, "draw"):
+            raise ValueError(
+                f"{path} is a schedule, but the numbers below draw are read once, before the"
+                " first step; write a plain number there"
+            )
+        for path, _ in schedules_in(self.producer, "producer"):
+            if self.staleness:
                 raise ValueError(
-                    f"{path} is a schedule, but the numbers below {name} are read once, before the"
-                    " first step; write a plain number there"
+                    f"{path} is a schedule, and staleness {self.staleness} learns from what was"
+                    " drawn by an earlier number; set staleness to 0, or write a plain number there"
                 )
         for path, _ in schedules_in(self.critic, "critic"):
             if not self.optimization.is_constant:

@@ -231,6 +231,7 @@ class Rollouter:
 
         """
         self.bench.engine.update(version)
+        self.production.use(config.producer)
         self.bench.rewarder.use(config.reward, max_tokens=config.longest)
         chosen: list[int] = []
         groups: list[Group] = []

@@ -180,7 +180,9 @@ def _module(path: Path, _mtime: int, _size: int) -> ModuleType:
 
 
 def _algorithm(found: FoundMethod, section: str, world: TinyWorld) -> StageConfig:
-    said = (found.method.sets[section] or {}).get("algorithm") or {}
-    config = world.tasks[section].config.parse({"algorithm": said}, where=section)
+    said = found.method.sets[section] or {}
+    # What plays gives what some algorithms need.
+    values = {name: said[name] for name in ("algorithm", "producer") if said.get(name)}
+    config = world.tasks[section].config.parse(values, where=section)
     algorithm: StageConfig = getattr(config, "algorithm")  # noqa: B009
     return algorithm

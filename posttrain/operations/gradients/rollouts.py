@@ -30,6 +30,7 @@ from posttrain.operations.gradients.compare import (
     worst,
 )
 from posttrain.operations.stage_alone import run_alone
+from posttrain.operations.tiny_world import playing
 from posttrain.stage.spec import Task
 
 RolloutFormula = Callable[[FormulaRollouts], Tensor]
@@ -165,9 +166,9 @@ def drive_rl(
 
     """
     sizes = _SIZES
-    if not _parsed(task, {"algorithm": said.get("algorithm") or {}}).algorithm.surrogate.HAS_RATIO:
+    if not _parsed(task, said).algorithm.surrogate.HAS_RATIO:
         sizes = laid_over(_SIZES, _TWO_STEPS)
-    config = _parsed(task, laid_over(said, sizes))
+    config = _parsed(task, playing(laid_over(said, sizes)))
     found: list[SeenRollouts] = []
     with watched_stage(task, dtype) as run, _watched_learner(found):
         outputs = run_alone(task, config, inputs, folder, seed=1, run=run)

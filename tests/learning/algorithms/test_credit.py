@@ -167,6 +167,33 @@ def test_turns_are_compared_with_turns_from_the_same_state(choose):
     )
 
 
+def test_a_turn_as_one_action_of_a_critic(choose):
+    values = torch.tensor([[0.1, 9.0, 0.6], [0.3, 9.0, 0.0]])
+    turns = {"kind": "gae", "unit": "turn", "gamma": 0.5, "lam": 0.5, "whiten": "none"}
+    algorithm = choose("ppo", advantage=turns, regularizers={"kl": None})
+    found = advantages(algorithm, RolloutBatch(**TURNS, values_BT=values))
+    # Second turn: .8 - .6 = .2. First: .2 + .5 x .6 - .1 = .4, and .25 x .2 of the second: .45.
+    # The other rollout's only turn: .4 - .3 = .1 at both of its tokens, whatever the critic says
+    # of the second one.
+    expected = torch.tensor([[0.45, 0.0, 0.2], [0.1, 0.1, 0.0]])
+    torch.testing.assert_close(found.advantages_BT, expected)
+    # A target is what the turn is worth from its beginning on: .45 + .1, .2 + .6, .1 + .3.
+    expected = torch.tensor([[0.55, 0.0, 0.8], [0.4, 0.4, 0.0]])
+    torch.testing.assert_close(found.returns_BT, expected)
+
+
+def test_turns_pay_for_the_divergence_of_their_own_tokens(choose):
+    sampled = torch.zeros(2, 3)
+    reference = -torch.tensor([[0.1, 9.0, 0.3], [0.2, 0.2, 9.0]])
+    algorithm = choose(
+        "rloo", advantage={"kind": "turns", "gamma": 0.0}, regularizers={"kl": {"coefficient": 1.0}}
+    )
+    logprobs = {"sampled_logprobs_BT": sampled, "reference_logprobs_BT": reference}
+    found = advantages(algorithm, RolloutBatch(**TURNS, **logprobs)).advantages_BT
+    # First turns .2 - .1 = .1 and .4 - .4 = 0, about .05.
+    torch.testing.assert_close(found, torch.tensor([[0.05, 0.0, 0.0], [-0.05, -0.05, 0.0]]))
+
+
 def test_a_rollout_without_a_token_has_nothing(choose):
     empty = outcomes(mask_BT=torch.tensor([[True, True], [False, False], [True, False]]))
     algorithm = choose(

@@ -68,3 +68,32 @@ def token_rewards(rewards_B: "Tensor", mask_BT: "Tensor", costs: Sequence[TokenC
             rewards_BT, cost_BT, mask_BT=mask_BT, coefficient=cost.coefficient
         )
     return rewards_BT
+
+
+def turn_rewards(
+    rollouts: RolloutBatch, rewards_B: "Tensor", costs: Sequence[TokenCost]
+) -> "Tensor":
+    """Lay the reward of a rollout on its turns, each less the cost of its tokens.
+
+    Args:
+        rollouts: With their turns, and what each of them was paid.
+        rewards_B: Reward of each rollout, with what the algorithm adds: that is paid at the end.
+        costs: What is taken off the reward of each drawn token.
+
+    Returns:
+        Turn rewards `[B, K]`.
+
+    Raises:
+        ValueError: There are no turns.
+
+    """
+    turn_BT = needed(rollouts.turn_BT, "turn_BT", "credit by turns")
+    paid_BK = needed(rollouts.turn_rewards_BK, "turn_rewards_BK", "credit by turns")
+    added_B = rewards_B - rollouts.rewards_B
+    rewards_BK = paid_BK.scatter_add(1, turn_BT.amax(-1, keepdim=True), added_B[:, None])
+    for cost in costs:
+        # What the tokens themselves are paid is in the rewards of their turns.
+        if cost.cost_BT is not rollouts.token_rewards_BT:
+            taken_BT = (-cost.coefficient * cost.cost_BT).to(rewards_BK.dtype) * (turn_BT >= 0)
+            rewards_BK = rewards_BK.scatter_add(1, turn_BT.clamp(min=0), taken_BT)
+    return rewards_BK

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from posttrain.learning.algorithms.advantages.group import GroupRelative, group_relative
+from posttrain.learning.algorithms.advantages.returns import turn_rewards
 from posttrain.learning.algorithms.batches import RolloutBatch, TokenCost, needed
 
 if TYPE_CHECKING:
@@ -46,9 +47,9 @@ class TurnAdvantage(GroupRelative):
         from posttrain.learning.maths.gae import discounted_returns
         from posttrain.learning.maths.segments import joint_ids
 
-        rewards_B = self._less_costs(rewards_B, rollouts, costs)
         turn_BT = needed(rollouts.turn_BT, "turn_BT", "credit by turns")
-        rewards_BK = needed(rollouts.turn_rewards_BK, "turn_rewards_BK", "credit by turns")
+        rewards_BK = turn_rewards(rollouts, rewards_B, costs)
+        rewards_B = self._less_costs(rewards_B, rollouts, costs)
         index_BK = torch.arange(rewards_BK.shape[1], device=rewards_BK.device).expand_as(rewards_BK)
         taken_BK = index_BK <= turn_BT.amax(-1, keepdim=True)
         returns_BK = discounted_returns(rewards_BK, taken_BK, gamma=self.gamma)

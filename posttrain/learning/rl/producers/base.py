@@ -44,6 +44,14 @@ class SamplingRound:
 class Production:
     """A started producer; `state_dict` holds what it changes from round to round."""
 
+    def use(self, producer: "Producer") -> None:
+        """Go by the numbers of a step from now on; one without schedules need not.
+
+        Args:
+            producer: What was started, with its schedules applied.
+
+        """
+
     @abstractmethod
     def produce(
         self, problems: Sequence["Problem"], prompts: Sequence["Prompt"], at: SamplingRound
@@ -74,7 +82,11 @@ class Production:
 
 
 class Producer(Part):
-    """How the rollouts of a problem come about."""
+    """How the rollouts of a problem come about.
+
+    One that derives from `Schedulable` too may have schedules for numbers; what it started learns
+    the numbers of each step by `Production.use`.
+    """
 
     GIVES: ClassVar[frozenset[str]] = frozenset()
     """What rollouts have beside their tokens that an algorithm may need: `states`."""

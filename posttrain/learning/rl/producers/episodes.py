@@ -10,6 +10,7 @@ from posttrain.learning.episodes.environments.base import POLICY, Environment
 from posttrain.learning.episodes.environments.single import Single
 from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
 from posttrain.learning.rl.producers.base import Producer, Production, SamplingRound, Workbench
+from posttrain.stage.schedule import Schedulable
 from posttrain.stage.slots import InSlot
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from posttrain.learning.rollouts.engines.base import Prompt
 
 
-class Episodes(Producer):
+class Episodes(Producer, Schedulable):
     """Play an episode for each answer: the policy and an environment speak by turns.
 
     What the policy draws bears loss, and what it reads does not; reward components see what it drew
@@ -32,7 +33,7 @@ class Episodes(Producer):
     environment: Annotated[Environment, InSlot(EPISODE_ENVIRONMENTS)] = Single()
     """What answers the policy."""
     most_turns: int = Field(default=4, ge=1)
-    """Turns of the policy after which an episode ends as it stands."""
+    """Turns of the policy after which an episode ends as it stands; a schedule lets them grow."""
 
     def longest(self, max_tokens: int) -> int:
         """All turns together; see `Producer.longest`."""
@@ -46,12 +47,17 @@ class Episodes(Producer):
         return EpisodesProduction(self, bench)
 
 
-@dataclass(frozen=True)
+@dataclass
 class EpisodesProduction(Production):
     """Plays; it has no state, as an episode is over within its round."""
 
     config: Episodes
     bench: Workbench
+
+    def use(self, producer: Producer) -> None:
+        """Play as many turns as the step allows; see `Production.use`."""
+        assert isinstance(producer, Episodes)
+        self.config = producer
 
     def produce(
         self, problems: Sequence["Problem"], prompts: Sequence["Prompt"], at: SamplingRound
