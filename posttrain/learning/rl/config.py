@@ -235,13 +235,16 @@ class RlConfig(Schedulable):
 
     def _check_schedules(self) -> None:
         """Refuse schedules of what is started once, and two schedules of one number."""
-        for path, _ in schedules_in(self.draw, "draw"):
-            raise ValueError(
-                f"{path} is a schedule, but the numbers below draw are read once, before the"
-                " first step; write a plain number there"
-            )
-        for path, _ in schedules_in(self.producer, "producer"):
-            if self.staleness:
+        for name in ("draw", "producer"):
+            for path, _ in schedules_in(getattr(self, name), name):
+                if name == "producer" and self.producer.FOLLOWS:
+                    continue
+                raise ValueError(
+                    f"{path} is a schedule, but the numbers below {name} are read once, before the"
+                    " first step; write a plain number there"
+                )
+        if self.staleness:
+            for path, _ in schedules_in(self.producer, "producer"):
                 raise ValueError(
                     f"{path} is a schedule, and staleness {self.staleness} learns from what was"
                     " drawn by an earlier number; set staleness to 0, or write a plain number there"

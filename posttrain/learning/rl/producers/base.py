@@ -82,14 +82,13 @@ class Production:
 
 
 class Producer(Part):
-    """How the rollouts of a problem come about.
-
-    One that derives from `Schedulable` too may have schedules for numbers; what it started learns
-    the numbers of each step by `Production.use`.
-    """
+    """How the rollouts of a problem come about."""
 
     GIVES: ClassVar[frozenset[str]] = frozenset()
     """What rollouts have beside their tokens that an algorithm may need: `states`."""
+    FOLLOWS: ClassVar[bool] = False
+    """True where its numbers may be schedules: what it starts learns those of each step by
+    `Production.use`, and it derives from `Schedulable` too."""
 
     def longest(self, max_tokens: int) -> int:
         """Return the most tokens that a rollout may draw.

@@ -28,6 +28,7 @@ class Episodes(Producer, Schedulable):
     """
 
     GIVES: ClassVar[frozenset[str]] = frozenset({"states"})
+    FOLLOWS: ClassVar[bool] = True
 
     kind: Literal["episodes"] = "episodes"
     environment: Annotated[Environment, InSlot(EPISODE_ENVIRONMENTS)] = Single()
