@@ -47,6 +47,11 @@ def batch_of():
     """Makes the learner's batch of rollouts in the way the learner does: advantages first."""
 
     def make(algorithm, data, **more):
+        # Three tokens a turn, the reward in the last one; turns 0 and 2 begin in one state.
+        place_T = torch.arange(data.mask.shape[1]) // 3
+        turn_BT = torch.where(data.mask, place_T, -1)
+        paid_BK = torch.zeros(len(data.mask), int(place_T.max()) + 1, dtype=data.rewards.dtype)
+        paid_BK.scatter_(1, turn_BT.amax(-1, keepdim=True), data.rewards[:, None])
         outcomes = RolloutBatch(
             rewards_B=data.rewards,
             group_B=data.group,
@@ -55,6 +60,9 @@ def batch_of():
             sampled_logprobs_BT=data.rollout,
             reference_logprobs_BT=data.reference,
             values_BT=torch.zeros_like(data.new),
+            turn_BT=turn_BT,
+            turn_rewards_BK=paid_BK,
+            state_BK=(torch.arange(paid_BK.shape[1]) % 2).expand_as(paid_BK),
         )
         credit = advantages(algorithm, outcomes, max_tokens=data.mask.shape[1])
         return PolicyBatch(

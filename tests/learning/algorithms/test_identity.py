@@ -127,6 +127,7 @@ def neighbors(model, rebuild):
 def all_algorithms():
     yield from (preset.algorithm for preset in PRESETS.values())
     yield validated(EVERYTHING_ON)
+    yield validated({"advantage": {"kind": "turns", "baseline": "none", "whiten": "sample"}})
 
 
 def test_any_one_switch_changes_the_digest():
