@@ -82,8 +82,9 @@ def playing(said: Mapping[str, Any]) -> dict[str, Any]:
 
     """
     producer = said.get("producer")
-    under = _PLAYED.get(producer.get("kind", "")) if isinstance(producer, Mapping) else None
-    return {**said, "producer": {**under, **producer}} if under else dict(said)
+    if not isinstance(producer, Mapping):
+        return dict(said)
+    return {**said, "producer": {**_PLAYED.get(producer.get("kind", ""), {}), **producer}}
 
 
 class NotInTinyWorldError(UserError):
