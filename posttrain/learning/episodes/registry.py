@@ -5,8 +5,11 @@ from posttrain.learning.episodes.environments.calculator import Calculator
 from posttrain.learning.episodes.environments.single import Single
 from posttrain.learning.episodes.worlds.bandit import Bandit
 from posttrain.learning.episodes.worlds.booking import Booking
+from posttrain.learning.episodes.worlds.doors import Doors
 from posttrain.learning.episodes.worlds.guess import Guess
+from posttrain.learning.episodes.worlds.household import Household
 from posttrain.learning.episodes.worlds.kuhn import Kuhn
+from posttrain.learning.episodes.worlds.minigrid import MiniGrid
 from posttrain.learning.episodes.worlds.products import Products
 from posttrain.learning.episodes.worlds.tictactoe import TicTacToe
 from posttrain.learning.episodes.worlds.twenty_questions import TwentyQuestions
@@ -20,8 +23,11 @@ EPISODE_ENVIRONMENTS = Slot(
         "calculator": Calculator,
         "bandit": Bandit,
         "booking": Booking,
+        "doors": Doors,
         "guess": Guess,
+        "household": Household,
         "kuhn": Kuhn,
+        "minigrid": MiniGrid,
         "tictactoe": TicTacToe,
         "twenty_questions": TwentyQuestions,
         "products": Products,
