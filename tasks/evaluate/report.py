@@ -65,6 +65,23 @@ class Change:
 
 
 @dataclass(frozen=True)
+class EpisodesReport:
+    """What the episodes of a policy were: means over all of them, with 95% intervals.
+
+    `score` is of those that could be judged, None where none could; `tokens_read` are those behind
+    the prompt. `facts` holds what the environment counted, such as `tool_errors`, `ends` the share
+    of each way in which episodes ended: over, turns, tokens, time, failed.
+    """
+
+    score: Estimate | None
+    turns: Estimate
+    tokens_drawn: Estimate
+    tokens_read: Estimate
+    facts: dict[str, Estimate]
+    ends: dict[str, Estimate]
+
+
+@dataclass(frozen=True)
 class PolicyReport:
     """What one policy can do.
 
@@ -90,6 +107,22 @@ class PolicyReport:
     """Estimates of the further strategies of the recipe, by kind; left out where there is none."""
     warnings: tuple[str, ...] = ()
     """What should be seen before the figures: that it guesses, or lost what its parent had."""
+    episodes: EpisodesReport | None = None
+    """Where it played in an environment; left out where it answered."""
+
+
+@dataclass(frozen=True)
+class ShownTurn:
+    """A message behind the prompt of an exhibit: one that the policy read, or a turn of its own.
+
+    `earned` is what the environment paid for the turn, `key` that of the situation in which it was
+    spoken; of a message that was read, both are empty.
+    """
+
+    author: str
+    text: str
+    earned: float | None
+    key: str
 
 
 @dataclass(frozen=True)
@@ -101,6 +134,10 @@ class ShownCompletion:
     score: float
     reason: str
     solve_rate: float
+    turns: tuple[ShownTurn, ...] = ()
+    """Of an episode of several turns, in order; left out where nothing answered."""
+    end: str = ""
+    """How it ended: over, turns, tokens, time, failed."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +174,11 @@ def write_report(report: Report, path: Path) -> None:
     for policy in written["policies"]:
         if not policy["strategies"]:
             del policy["strategies"]
+        if policy["episodes"] is None:
+            del policy["episodes"]
+    for shown in (each for exhibit in written["exhibits"] for each in exhibit["completions"]):
+        if not shown["turns"]:
+            del shown["turns"], shown["end"]
     path.write_text(json.dumps(written, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 

@@ -99,6 +99,8 @@ def run(
     write_table(_completions(tallies), outputs["completions"], COMPLETIONS)
     lost = len(problems) - len(judged[0].problems)
     shares = {f"evaluate/{name}/unjudged": share for name, share in unjudged.items() if share}
+    if config.environment.authors():
+        shares |= _played(tallies)
     return _metrics(report) | shares | ({"evaluate/num_unjudged": float(lost)} if lost else {})
 
 
@@ -131,6 +133,15 @@ def _completions(tallies: list[Tally]) -> pl.DataFrame:
         for made in group
     ]
     return completions_table(rows)
+
+
+def _played(tallies: list[Tally]) -> dict[str, float]:
+    """Means of the episodes of every policy."""
+    return {
+        f"evaluate/{tally.name}/{what}": value
+        for tally in tallies
+        for what, value in tally.episodes.named()
+    }
 
 
 def _metrics(report: Report) -> dict[str, float]:

@@ -1,11 +1,13 @@
 """From tallies to the report."""
 
-from collections.abc import Sequence
-from dataclasses import astuple
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, replace
 
 import torch
 from torch import Tensor
 
+from posttrain.learning.episodes.figures import EpisodeFigures, Figure
+from posttrain.learning.rollouts.engines.base import PlayedSample
 from posttrain.learning.rollouts.strategies.base import DrawnSamples, Strategy
 from posttrain.learning.rollouts.strategies.best_of_n import BestOfNStrategy
 from posttrain.learning.rollouts.strategies.sample import SampleStrategy
@@ -16,11 +18,14 @@ from tasks.evaluate.estimates import mean_of_problems
 from tasks.evaluate.report import (
     LAYOUT,
     Change,
+    EpisodesReport,
+    Estimate,
     EstimateAt,
     Exhibit,
     PolicyReport,
     Report,
     ShownCompletion,
+    ShownTurn,
     Slice,
 )
 from tasks.evaluate.tally import Tally
@@ -66,6 +71,11 @@ def summarize(
         describe(tally, parent, ks=sorted({1, *config.pass_at}), strategies=config.strategies)
         for tally, parent in zip(tallies, parents, strict=True)
     )
+    if config.environment.authors():
+        policies = tuple(
+            replace(each, episodes=_episodes(tally.episodes))
+            for each, tally in zip(policies, tallies, strict=True)
+        )
     return Report(
         layout=LAYOUT,
         seed=seed,
@@ -172,6 +182,8 @@ def _exhibit(tallies: Sequence[Tally], place: int) -> Exhibit:
                 score=made.score.value or 0.0,
                 reason=made.score.reason,
                 solve_rate=float(tally.solve_rate_P[place]),
+                turns=_turns(made.sample.played),
+                end=made.sample.played.end if made.sample.played else "",
             )
         )
     return Exhibit(
@@ -181,6 +193,35 @@ def _exhibit(tallies: Sequence[Tally], place: int) -> Exhibit:
         prompt=problem.prompt,
         answer=problem.answer,
         completions=tuple(shown),
+    )
+
+
+def _turns(played: PlayedSample | None) -> tuple[ShownTurn, ...]:
+    """The messages of an episode, those of the policy with what they earned."""
+    if played is None:
+        return ()
+    earned, keys = iter(played.earned), iter(played.keys)
+    return tuple(
+        ShownTurn(author, text, next(earned, 0.0), next(keys, ""))
+        if author == "assistant"
+        else ShownTurn(author, text, None, "")
+        for author, text in played.said
+    )
+
+
+def _episodes(figures: EpisodeFigures) -> EpisodesReport:
+    """Write the figures of a policy's episodes as the report has them."""
+
+    def each_of(named: Mapping[str, Figure]) -> dict[str, Estimate]:
+        return {name: Estimate(*figure) for name, figure in named.items()}
+
+    return EpisodesReport(
+        score=Estimate(*figures.score) if figures.score else None,
+        turns=Estimate(*figures.turns),
+        tokens_drawn=Estimate(*figures.tokens_drawn),
+        tokens_read=Estimate(*figures.tokens_read),
+        facts=each_of(figures.facts),
+        ends=each_of(figures.ends),
     )
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from posttrain.data.contexts import in_context
 from posttrain.data.schemas import Problem
+from posttrain.learning.episodes.figures import EpisodeFigures, figures_of
 from posttrain.learning.models.load import weights_digest
 from posttrain.learning.models.record import trained_from
 from posttrain.learning.models.reward_head import RewardModel
@@ -35,6 +36,8 @@ class Tally:
     """1 where a sample was accepted in full, else 0; float64."""
     rewards_PN: Tensor | None
     """The reward model's values, where there is one; float64."""
+    episodes: EpisodeFigures
+    """Of all samples, those of problems that were left out among them."""
     ancestors: tuple[str, ...] = ()
     """Digests of the weights that it was trained from, the last ones last."""
 
@@ -106,6 +109,7 @@ def tally(
         samples=grouped,
         correct_PN=torch.tensor(correct, dtype=torch.float64),
         rewards_PN=rewards_PN,
+        episodes=figures_of(samples),
         ancestors=trained_from(model),
     )
 

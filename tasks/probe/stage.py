@@ -16,6 +16,7 @@ from posttrain.data.schemas import (
 )
 from posttrain.data.source_verifiers import read_scored_problems
 from posttrain.data.tables import write_table
+from posttrain.learning.episodes.figures import figures_of
 from posttrain.learning.episodes.sampling import open_playing
 from posttrain.learning.maths.intervals import wilson_interval
 from posttrain.learning.models.load import load_policy, weights_digest
@@ -80,6 +81,8 @@ def run(
     write_table(samples, outputs["samples"], COMPLETIONS)
     write_table(rates, outputs["solve_rates"], SOLVE_RATES)
     metrics = _metrics(scored, rates, stated=_num_stated(scored, context))
+    if config.environment.authors():
+        metrics |= {f"probe/{name}": value for name, value in figures_of(scored).named()}
     return metrics | ({"probe/unjudged": unjudged} if unjudged else {})
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from posttrain.data.schemas import Problem
+from posttrain.learning.episodes.figures import figures_of
 from posttrain.learning.rewards.score import CORRECT, WRONG_ANSWER
 from posttrain.learning.rollouts.engines.base import FinishReason
 from tasks.evaluate.collapse import effective_number, warnings_of
@@ -24,6 +25,7 @@ def tally_of(name, answers, *, length=10, cut=0, digest="", ancestors=()):
                 sample=SimpleNamespace(
                     text=f"#### {answer}",
                     token_ids=[0] * length,
+                    played=None,
                     finish_reason=FinishReason.LENGTH if place < cut else FinishReason.STOP,
                 ),
                 score=CORRECT if str(answer) == problem.answer else WRONG_ANSWER,
@@ -40,6 +42,7 @@ def tally_of(name, answers, *, length=10, cut=0, digest="", ancestors=()):
         tuple(samples),
         torch.tensor(correct, dtype=torch.float64),
         None,
+        figures_of([made for group in samples for made in group]),
         ancestors,
     )
 

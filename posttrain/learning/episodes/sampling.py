@@ -140,4 +140,18 @@ def _played(episode: "Episode") -> "PlayedSample":
     from posttrain.learning.rollouts.engines.base import PlayedSample
 
     said = tuple((told.author, told.text) for told in episode.said(POLICY))
-    return PlayedSample(said, episode.earned(POLICY), episode.facts(), episode.read)
+    read = [
+        span.end - span.begin
+        for segment in episode.segments
+        for span in segment.spans
+        if segment.role == POLICY and not span.drawn
+    ]
+    return PlayedSample(
+        said,
+        episode.earned(POLICY),
+        episode.facts(),
+        episode.read,
+        episode.end,
+        sum(read[1:]),
+        episode.keys(POLICY),
+    )

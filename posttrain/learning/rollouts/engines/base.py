@@ -80,6 +80,12 @@ class PlayedSample(NamedTuple):
     """What it counted."""
     read: tuple[str, ...] = ()
     """Ids of the rows that were shown in it."""
+    end: str = "over"
+    """How it ended."""
+    tokens_read: int = 0
+    """Tokens that the policy read behind the prompt."""
+    keys: tuple[str, ...] = ()
+    """Of the situation in which each turn of the policy was spoken."""
 
 
 @dataclass(frozen=True, slots=True)
