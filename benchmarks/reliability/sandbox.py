@@ -1,6 +1,10 @@
 """The sandbox: what a start costs, which escapes it contains, and what many runs leave behind.
 
     python -m benchmarks.reliability.sandbox [--runs 10000] [--out sandbox.json]
+    python -m benchmarks.reliability.sandbox --episodes
+
+The second plays the escapes as turns of episodes in the environment `python`, and nothing else
+(sandbox_episodes.json).
 
 A cold run starts a sandbox and runs a program in it; a warm one finds a sandbox that was started
 while something else was done. `print(1)` in Python is the program, the start of an interpreter
@@ -17,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,6 +35,7 @@ from benchmarks.reliability.escapes.attempts import (
     program_of,
     surroundings,
 )
+from benchmarks.reliability.escapes.episodes import attempts
 from benchmarks.sampling.machine import described
 from posttrain.backends.sandbox.launch import Sandbox
 from posttrain.backends.sandbox.pool import SandboxPool
@@ -54,16 +60,42 @@ def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--episodes", action="store_true")
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    out = options.out or Path(__file__).with_name(
+        "sandbox_episodes.json" if options.episodes else "sandbox.json"
+    )
     with tempfile.TemporaryDirectory() as folder:
         # Files that others make meanwhile are none of ours.
         tempfile.tempdir = folder
-        _measure(options.runs, options.out)
+        found = _in_episodes() if options.episodes else _measured(options.runs)
+    _write({"machine": described(threads=1), **found}, out)
 
 
-def _measure(runs: int, out: Path) -> None:
-    found = {"machine": described(threads=1), **_costs(), **_escapes(), **_leaks(runs)}
+def _measured(runs: int) -> dict[str, object]:
+    return {**_costs(), **_escapes(), **_leaks(runs)}
+
+
+def _in_episodes() -> dict[str, object]:
+    adopt_orphans()
+    with surroundings() as around:
+        before = held_now()
+        tried = attempts(ESCAPES, around)
+        after = held_now()
+    return {
+        "escapes in episodes": len(tried),
+        "contained": sum(not each.achieved for each in tried),
+        "not contained": [
+            f"{each.escape.name}: {each.achieved}" for each in tried if each.achieved
+        ],
+        "how they ended": dict(Counter(each.end.how for each in tried)),
+        "held before": asdict(before),
+        "held after": asdict(after),
+    }
+
+
+def _write(found: Mapping[str, object], out: Path) -> None:
     out.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps({name: value for name, value in found.items() if name != "machine"}, indent=1))
 

@@ -11,7 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from posttrain.learning.episodes.append import appended
-from posttrain.learning.episodes.environments.base import Act, Ask, Environment, Situation
+from posttrain.learning.episodes.environments.base import (
+    Act,
+    Ask,
+    Environment,
+    Said,
+    Situation,
+)
 from posttrain.learning.episodes.episode import End, Episode, Segment
 from posttrain.learning.rollouts.engines.base import (
     FinishReason,
@@ -139,8 +145,7 @@ def play(
             for name, role in roles.items():
                 for game, act in _spoken(playing, name, role):
                     acts[game.id][name] = act
-            for game in playing:
-                _proceed(environment, game, acts[game.id], seed)
+            _proceed(environment, playing, acts, seed)
     episodes = [game.episode for game in games]
     return [episodes[at : at + size] for at in range(0, len(episodes), size)]
 
@@ -248,17 +253,27 @@ def _drawn(
     return {(sample.prompt_id, sample.index): sample for sample in samples}
 
 
-def _proceed(environment: Environment, game: _Game, said: Mapping[str, Act], seed: int) -> None:
-    last = game.situations[-1]
-    if len(said) < len(last.asks):
-        # Somebody had no room to speak: there is nothing to answer.
-        game.end = "tokens"
-        return
-    acts = tuple(said[ask.role] for ask in last.asks)
-    game.log.append(acts)
-    game.situations.append(
-        environment.step(last.state, acts, _seed_of(seed, game.id, game.turn - 1))
-    )
+def _proceed(
+    environment: Environment,
+    games: Sequence[_Game],
+    said: Mapping[str, Mapping[str, Act]],
+    seed: int,
+) -> None:
+    """Let the environment answer all games in which everybody who was asked has spoken."""
+    for game in games:
+        asks, acts = game.situations[-1].asks, said[game.id]
+        if len(acts) < len(asks):
+            # Somebody had no room to speak: there is nothing to answer.
+            game.end = "tokens"
+        else:
+            game.log.append(tuple(acts[ask.role] for ask in asks))
+    going = [game for game in games if game.end is None]
+    turns = [
+        Said(game.situations[-1].state, game.log[-1], _seed_of(seed, game.id, game.turn - 1))
+        for game in going
+    ]
+    for game, situation in zip(going, environment.step_all(turns), strict=True):
+        game.situations.append(situation)
 
 
 def _seed_of(seed: int, episode: str, turn: int) -> int:

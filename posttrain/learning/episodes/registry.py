@@ -2,6 +2,7 @@
 
 from posttrain.learning.episodes.environments.base import Environment
 from posttrain.learning.episodes.environments.calculator import Calculator
+from posttrain.learning.episodes.environments.python import Python
 from posttrain.learning.episodes.environments.single import Single
 from posttrain.learning.episodes.worlds.bandit import Bandit
 from posttrain.learning.episodes.worlds.booking import Booking
@@ -21,6 +22,7 @@ EPISODE_ENVIRONMENTS = Slot(
     {
         "single": Single,
         "calculator": Calculator,
+        "python": Python,
         "bandit": Bandit,
         "booking": Booking,
         "doors": Doors,

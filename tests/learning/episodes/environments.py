@@ -23,6 +23,16 @@ class Counting(Environment):
         return Situation(state, (Ask(POLICY, (told,)),))
 
 
+class Together(Counting):
+    """Note how many episodes are answered at once."""
+
+    kind: Literal["together"] = "together"
+
+    def step_all(self, turns):
+        AT_ONCE.append(len(turns))
+        return super().step_all(turns)
+
+
 class Broken(Counting):
     """Break at the second turn."""
 
@@ -86,7 +96,7 @@ class Opening(Counting):
             raise OSError("box 1 is stuck")
 
 
-OPENED, CLOSED = [], []
+OPENED, CLOSED, AT_ONCE = [], [], []
 
 
 class Impolite(Counting):

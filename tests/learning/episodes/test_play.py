@@ -11,6 +11,7 @@ from posttrain.learning.rl.rollout import as_groups, of_episode
 from posttrain.learning.rollouts.engines.base import Prompt
 from posttrain.stage.errors import UserError
 from tests.learning.episodes.environments import (
+    AT_ONCE,
     CLOSED,
     OPENED,
     Absent,
@@ -19,6 +20,7 @@ from tests.learning.episodes.environments import (
     Impolite,
     Opening,
     Stranger,
+    Together,
 )
 from tests.scripted import FakeEngine
 
@@ -41,6 +43,17 @@ def test_equal_calls_give_equal_bits(played, engine, tokenizer, params, problems
     assert again == played
     assert len({episode.id for episode in everyone(played)}) == 15
     assert max(len(episode.log) for episode in everyone(played)) == 3
+
+
+def test_what_is_said_in_a_round_is_answered_at_once(
+    played, engine, tokenizer, params, problems, prompts
+):
+    AT_ONCE.clear()
+    roles = {POLICY: Role(engine, tokenizer, params)}
+    found = play(Together(), problems, prompts, roles, seed=SEED, most_turns=4)
+    assert found == played
+    turns = [len(episode.log) for episode in everyone(played)]
+    assert [sum(each > turn for each in turns) for turn in range(max(turns))] == AT_ONCE
 
 
 def test_a_problem_alone_draws_what_it_draws_in_company(

@@ -68,6 +68,14 @@ class Situation(NamedTuple):
     """
 
 
+class Said(NamedTuple):
+    """What was said in one episode and waits for an answer: the arguments of `Environment.step`."""
+
+    state: EpisodeState
+    acts: Sequence[Act]
+    seed: int
+
+
 class Environment(Part):
     """What answers a policy; derive from it, and define `start` and `step`.
 
@@ -102,6 +110,18 @@ class Environment(Part):
 
         """
         raise NotImplementedError
+
+    def step_all(self, turns: Sequence[Said]) -> list[Situation]:
+        """Answer what was said in several episodes, side by side where an environment waits.
+
+        Args:
+            turns: What was said in each.
+
+        Returns:
+            Where each stands now, in their order: what `step` gives of it alone.
+
+        """
+        return [self.step(*turn) for turn in turns]
 
     def close(self, state: EpisodeState) -> None:
         """Free what the last state names, such as a sandbox; called once, however it ended."""
