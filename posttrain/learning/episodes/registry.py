@@ -11,6 +11,7 @@ from posttrain.learning.episodes.worlds.guess import Guess
 from posttrain.learning.episodes.worlds.household import Household
 from posttrain.learning.episodes.worlds.kuhn import Kuhn
 from posttrain.learning.episodes.worlds.minigrid import MiniGrid
+from posttrain.learning.episodes.worlds.miniwob import MiniWoB
 from posttrain.learning.episodes.worlds.products import Products
 from posttrain.learning.episodes.worlds.tictactoe import TicTacToe
 from posttrain.learning.episodes.worlds.twenty_questions import TwentyQuestions
@@ -33,6 +34,7 @@ EPISODE_ENVIRONMENTS = Slot(
         "tictactoe": TicTacToe,
         "twenty_questions": TwentyQuestions,
         "products": Products,
+        "miniwob": MiniWoB,
     },
     one_of=("start",),
 )

@@ -1,6 +1,7 @@
 """Every world that ships keeps the promises of a world; what each answers has a test of its own."""
 
 import json
+import shutil
 from copy import deepcopy
 from random import Random
 from statistics import fmean
@@ -18,6 +19,9 @@ _GAMES = 40
 
 
 def world_of(kind):
+    for program in EPISODE_ENVIRONMENTS.parts[kind].PROGRAMS:
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
     return EPISODE_ENVIRONMENTS.parse(kind)
 
 
