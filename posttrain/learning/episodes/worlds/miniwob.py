@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from posttrain.backends.browser import pages
+from posttrain.backends.browser.pages import CHROMIUM, evaluate
 from posttrain.learning.episodes.environments.base import (
     POLICY,
     Act,
@@ -113,7 +113,7 @@ class MiniWoB(World):
 
     SOURCE: ClassVar[str] = "MiniWoB++ 1.1.0, arXiv 1802.08802: pages and rewards"
     PACKAGES = frozenset({"miniwob"})
-    PROGRAMS = {"chromium": pages.CHROMIUM}
+    PROGRAMS = {"chromium": CHROMIUM}
     SIZES: ClassVar[tuple[str, ...]] = ("elements",)
 
     kind: Literal["miniwob"] = "miniwob"
@@ -215,7 +215,7 @@ def _folder() -> Path:
 def _looked_at(task: str, seed: int, acts: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """Find what a page shows after some acts, the last of which may be one that is new."""
     asked = json.dumps([seed, acts, _MOST_LETTERS])
-    found = pages.evaluate(_folder() / f"{task}.html", f"({_SCRIPT})(...{asked})")
+    found = evaluate(_folder() / f"{task}.html", f"({_SCRIPT})(...{asked})")
     return dict(found)
 
 
