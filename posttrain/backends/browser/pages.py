@@ -54,6 +54,7 @@ _SWITCHES = (
 )
 # The shell outlives the browser, however that ends, and removes its folder.
 _LINE = '"$@" about:blank; rm -rf "$0"'
+_MEMORY = "/dev/shm"
 _MOST_PAGES = 8
 """Pages that are open at once; each is about 100 MB."""
 _SECONDS = 60.0
@@ -74,7 +75,8 @@ class Pages:
         self._number = 0
         self._unread = b""
         self._sessions: dict[str, tuple[str, str]] = {}
-        found, profile = program(), tempfile.mkdtemp(prefix="browser-")
+        found = program()
+        self.folder = profile = tempfile.mkdtemp(prefix="browser-", dir=_short_folder())
         self._in, theirs_out = os.pipe()
         theirs_in, self._out = os.pipe()
         # It reads from 3 and writes to 4: these two must not be in the way.
@@ -83,7 +85,7 @@ class Pages:
             self.process = os.posix_spawn(
                 "/bin/sh",
                 ["sh", "-c", _LINE, profile, found, *_SWITCHES, f"--user-data-dir={profile}"],
-                {**os.environ, "HOME": profile, "XDG_CONFIG_HOME": profile},
+                {**os.environ, "HOME": profile, "TMPDIR": profile},
                 file_actions=[
                     *((os.POSIX_SPAWN_OPEN, each, os.devnull, os.O_RDWR, 0) for each in (0, 1, 2)),
                     (os.POSIX_SPAWN_DUP2, reads, 3),
@@ -204,6 +206,14 @@ def program() -> str:
     if found is None:
         raise UserError(f"pages need chromium, which is not installed; run: {CHROMIUM}")
     return found
+
+
+def _short_folder() -> str | None:
+    """Find where the browser may have its folder: its sockets are files there, of 107 bytes.
+
+    The folder of a stage's temporary files is too long a name for that.
+    """
+    return _MEMORY if os.access(_MEMORY, os.W_OK) else None
 
 
 def _end(process: int, *pipes: int) -> None:

@@ -117,24 +117,21 @@ def test_without_a_browser_it_is_said_how_to_install_it(monkeypatch):
         pages.program()
 
 
-def test_nothing_is_left_of_a_process_that_was_killed(tmp_path):
+def test_nothing_is_left_of_a_process_that_was_killed():
     code = (
-        "from posttrain.backends.browser import pages; from pathlib import Path; import os, time;"
-        "pages.evaluate(Path('/'), '1'); print(pages._open[0].process, flush=True); time.sleep(60)"
+        "from posttrain.backends.browser.pages import _open, evaluate; from pathlib import Path\n"
+        "evaluate(Path('/'), '1'); print(_open[0].process, _open[0].folder, flush=True); input()"
     )
-    child = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    )
-    browser = int(child.stdout.readline())
-    assert any(tmp_path.iterdir())
-    child.kill()
-    child.wait()
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        browser, folder = child.stdout.readline().split()
+        assert _of_session(browser)
+        assert Path(folder).exists()
+        child.kill()
     deadline = time.monotonic() + 20
-    while (left := _of_session(browser)) or any(tmp_path.iterdir()):
-        assert time.monotonic() < deadline, (left, list(tmp_path.iterdir()))
+    while (left := _of_session(browser)) or Path(folder).exists():
+        assert time.monotonic() < deadline, (left, folder)
         time.sleep(0.05)
 
 
@@ -146,7 +143,7 @@ def _of_session(session):
             fields = stat.read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        if fields[3] == str(session) and fields[0] != "Z":
+        if fields[3] == session and fields[0] != "Z":
             found.append(stat.parent.name)
     return found
 

@@ -143,7 +143,7 @@ class MiniWoB(World):
         return Posed(f"{page['goal']}\n{_told(page)}", {**facts, "shown": page["shown"]})
 
     def begin(self, facts: WorldFacts, seed: int) -> Situation:  # noqa: ARG002 - the facts' decides
-        """Ask for a turn; no page is looked at yet. See `World.begin`."""
+        """Ask for a turn, no page is looked at yet; see `World.begin`."""
         return _asked({**facts, "done": [], "left": facts["turns"]}, "")
 
     def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:  # noqa: ARG002
