@@ -97,7 +97,9 @@ class Pages:
             for each in (theirs_in, theirs_out, reads, writes):
                 os.close(each)
         # Also where a process of a stage ends, which does without `atexit`.
-        self._ending = Finalize(self, _end, (self.process, self._in, self._out), exitpriority=10)
+        self._ending = Finalize(
+            self, _end, (self.process, profile, self._in, self._out), exitpriority=10
+        )
 
     def evaluate(self, address: str, script: str) -> Any:
         """Compute a script in a page.
@@ -216,7 +218,7 @@ def _short_folder() -> str | None:
     return _MEMORY if os.access(_MEMORY, os.W_OK) else None
 
 
-def _end(process: int, *pipes: int) -> None:
+def _end(process: int, folder: str, *pipes: int) -> None:
     """Let go of the browser's pipes, at which it ends; kill it with all its own if it does not."""
     for each in pipes:
         with suppress(OSError):
@@ -228,6 +230,7 @@ def _end(process: int, *pipes: int) -> None:
                 os.killpg(process, signal.SIGKILL)
                 deadline += _SECONDS
             time.sleep(0.01)
+    shutil.rmtree(folder, ignore_errors=True)  # of a browser that was killed with its shell
 
 
 _lock = threading.Lock()
