@@ -122,7 +122,7 @@ def _played(
     role = Role(TorchRolloutEngine(model, tokenizer, batch_size=64), tokenizer, params)
     asked = make_prompts(tokenizer, problems)
     groups = play(Again(), problems, asked, {POLICY: role}, seed=1, most_turns=turns)
-    return [group[0].segment(POLICY) for group in groups]
+    return [group[0].of(POLICY)[0] for group in groups]
 
 
 def _written_again(tokenizer: PreTrainedTokenizerBase, segment: Segment) -> tuple[int, ...]:

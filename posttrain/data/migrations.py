@@ -34,7 +34,7 @@ def _without(schema: pl.Schema, *names: str) -> pl.Schema:
     return pl.Schema({name: kind for name, kind in schema.items() if name not in names})
 
 
-_ROLLOUTS_3 = _without(ROLLOUTS, "turns")
+_ROLLOUTS_3 = _without(ROLLOUTS, "turns", "peers")
 _ROLLOUTS_2 = _without(_ROLLOUTS_3, "token_rewards")
 
 _ROLLOUTS_1: dict[str, Any] = {
@@ -117,7 +117,7 @@ MIGRATIONS: Mapping[tuple[str, int], Migration] = {
     ("pairs", 2): _adding(PAIRS, context=""),
     ("rollouts", 1): Migration(pl.Schema(_ROLLOUTS_1), migrate_rollouts_1),
     ("rollouts", 2): _adding(_ROLLOUTS_3, token_rewards=[]),
-    ("rollouts", 3): _adding(ROLLOUTS, turns=[]),
+    ("rollouts", 3): _adding(ROLLOUTS, turns=[], peers=""),
 }
 """From (type, format) to the next format."""
 

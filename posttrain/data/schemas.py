@@ -110,6 +110,7 @@ ROLLOUTS = pl.Schema(
         "episode": pl.String,  # within the step
         "segment": pl.Int32,  # within the episode, from 0
         "role": pl.String,
+        "peers": pl.String,  # equal ones of a group are compared with each other; mostly empty
         "origin": pl.String,  # who wrote the tokens: policy, or a table of traces
         "token_ids": pl.List(pl.Int32),
         "spans": pl.List(SPAN),  # of all tokens, in order

@@ -35,6 +35,8 @@ SLOTS: Mapping[str, str] = {
     "row_loss": "posttrain.learning.training.row_losses.registry:ROW_LOSSES",
     "problem_sampler": "posttrain.learning.curriculum.registry:PROBLEM_SAMPLERS",
     "environment": "posttrain.learning.episodes.registry:EPISODE_ENVIRONMENTS",
+    "player": "posttrain.learning.episodes.players.registry:PLAYERS",
+    "context_manager": "posttrain.learning.episodes.contexts.registry:CONTEXT_MANAGERS",
     "producer": "posttrain.learning.rl.producers.registry:PRODUCERS",
     "engine": "posttrain.learning.rollouts.engines.registry:ENGINES",
     "component": "posttrain.learning.rewards.components.registry:COMPONENTS",

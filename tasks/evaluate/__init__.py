@@ -1,12 +1,14 @@
 """Evaluate: what each policy can do, on the same held-out problems."""
 
 from posttrain.stage.errors import UserError
-from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task
+from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task, refuse_unserved_ports
 from tasks.evaluate.config import EvaluateConfig
 
 
 def _refuse(stage: Stage, dag: Dag) -> None:
-    """Refuse an evaluation of nothing."""
+    """Refuse an evaluation of nothing, and players without a checkpoint."""
+    assert isinstance(stage.config, EvaluateConfig)
+    refuse_unserved_ports(stage, "roles", stage.config.checkpoints_asked, {"players": "sft.policy"})
     if not any(port.startswith("policies.") for port in stage.inputs):
         raise UserError(
             f"{stage.name}.inputs.policies: no policy is connected; connect one by its name, such"
@@ -25,6 +27,12 @@ TASK = Task(
         "policies": Port(ArtifactKind.CHECKPOINT, "policies to compare, parents first", many=True),
         "reward_model": Port(
             ArtifactKind.REWARD_MODEL, "picks the best of n", optional=True, own_tokenizer=True
+        ),
+        "players": Port(
+            ArtifactKind.CHECKPOINT,
+            "policies that play further roles of an environment",
+            many=True,
+            optional=True,
         ),
     },
     outputs={

@@ -59,7 +59,14 @@ def run(
     unjudged: dict[str, float] = {}
     with verifying(context.ray) as verify:
         for place, (name, policy) in enumerate(policies.items()):
-            with open_playing(config, policy, problems, ray=context.ray) as engine:
+            with open_playing(
+                config,
+                policy,
+                problems,
+                ray=context.ray,
+                inputs=inputs,
+                device=context.device,
+            ) as engine:
                 # By its own template: training may have given it one that its parent lacks.
                 prompts = make_prompts(policy.tokenizer, problems)
                 tell_no_room(

@@ -1,7 +1,7 @@
 """Probe: how often the policy solves each problem, and the samples that say so."""
 
 from posttrain.stage.errors import UserError
-from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task
+from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task, refuse_unserved_ports
 from tasks.probe.config import ProbeConfig
 
 _TRAINED = frozenset({ArtifactKind.CHECKPOINT, ArtifactKind.REWARD_MODEL})
@@ -10,6 +10,7 @@ _TRAINED = frozenset({ArtifactKind.CHECKPOINT, ArtifactKind.REWARD_MODEL})
 def _refuse(stage: Stage, dag: Dag) -> None:
     """Refuse to train on what was said in turns as if nothing had been read between them."""
     assert isinstance(stage.config, ProbeConfig)
+    refuse_unserved_ports(stage, "roles", stage.config.checkpoints_asked, {"players": "sft.policy"})
     environment = stage.config.environment
     if not environment.authors():
         return
@@ -33,6 +34,12 @@ TASK = Task(
         "problems": Port(ArtifactKind.PROBLEMS, "problems to attempt"),
         "verifiers": Port(
             ArtifactKind.VERIFIERS, "what scores problems that name no verifier", optional=True
+        ),
+        "players": Port(
+            ArtifactKind.CHECKPOINT,
+            "policies that play further roles of an environment",
+            many=True,
+            optional=True,
         ),
     },
     outputs={

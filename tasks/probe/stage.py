@@ -54,7 +54,14 @@ def run(
     params = config.params(purpose_seed(context.seed, "probe"), max_tokens=limit)
     prompts = make_prompts(policy.tokenizer, problems)
     with (
-        open_playing(config, policy, problems, ray=context.ray) as engine,
+        open_playing(
+            config,
+            policy,
+            problems,
+            ray=context.ray,
+            inputs=inputs,
+            device=context.device,
+        ) as engine,
         verifying(context.ray) as verify,
     ):
         tell_no_room(

@@ -42,6 +42,8 @@ def _refuse(stage: Stage, dag: Dag) -> None:
             " reference: null"
         )
     refuse_unserved_ports(stage, "reward.components", config.reward.ports, _ASKED)
+    players = dict(config.producer.players_asked)
+    refuse_unserved_ports(stage, "producer.roles", players, {"players": "sft.policy"})
 
 
 TASK = Task(
@@ -73,6 +75,12 @@ TASK = Task(
         "references": Port(
             ArtifactKind.CHECKPOINT,
             "policies that components of the reward ask: log_ratio, embedding, information_gain",
+            many=True,
+            optional=True,
+        ),
+        "players": Port(
+            ArtifactKind.CHECKPOINT,
+            "policies that play further roles of an environment",
             many=True,
             optional=True,
         ),

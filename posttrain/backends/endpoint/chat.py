@@ -11,7 +11,8 @@ from posttrain.backends.endpoint.client import Asked, Client
 class Question:
     """One message to a model, and what its reply may be like.
 
-    Equal questions have one reply; `draw` asks for another one of the same question.
+    `before` is what was said before it: pairs of role, `user` or `assistant`, and text. Equal
+    questions have one reply; `draw` asks for another one of the same question.
     """
 
     text: str
@@ -20,6 +21,7 @@ class Question:
     max_tokens: int = 512
     seed: int = 0
     draw: int = 0
+    before: tuple[tuple[str, str], ...] = ()
 
 
 def reply_to(
@@ -35,8 +37,9 @@ def reply_to(
 
 def _body(question: Question) -> dict[str, Any]:
     system = [{"role": "system", "content": question.system}] if question.system else []
+    before = [{"role": role, "content": text} for role, text in question.before]
     return {
-        "messages": [*system, {"role": "user", "content": question.text}],
+        "messages": [*system, *before, {"role": "user", "content": question.text}],
         "temperature": question.temperature,
         "max_tokens": question.max_tokens,
         "seed": question.seed,

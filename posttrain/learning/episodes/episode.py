@@ -9,9 +9,9 @@ from posttrain.learning.episodes.environments.base import Act, Situation, Told
 if TYPE_CHECKING:
     from posttrain.learning.rollouts.engines.base import Sample
 
-End = Literal["over", "turns", "tokens", "failed"]
-"""How an episode ended: by itself, at the most turns, without room for more tokens, or because the
-environment broke."""
+End = Literal["over", "turns", "tokens", "time", "failed"]
+"""How an episode ended: by itself, at the most turns, without room for more tokens, at the deadline
+of its round, or because the environment broke. What the last two earned nobody can tell."""
 
 
 class Span(NamedTuple):
@@ -37,6 +37,13 @@ class Segment(NamedTuple):
     """Step whose policy drew each turn."""
     texts: tuple[str, ...] = ()
     """What was drawn in each turn."""
+    summed_up: bool = False
+    """Whether its last turn is no act but a summary, from which the next segment goes on."""
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What the role said in it to the environment, turn by turn."""
+        return self.texts[:-1] if self.summed_up else self.texts
 
     def read(self, token_ids: tuple[int, ...]) -> "Segment":
         """Return the segment with what was read behind it, as part of the turn to come."""
@@ -69,16 +76,22 @@ class Episode(NamedTuple):
     id: str
     """Problem and place in the group: with the seed, what every draw of it depends on."""
     segments: tuple[Segment, ...]
-    """One per role that has spoken or was about to."""
+    """Those of each role that speaks by tokens, in order; several of one whose context was begun
+    afresh."""
     situations: tuple[Situation, ...]
     """The first, and one after every turn."""
     log: tuple[tuple[Act, ...], ...]
     """What was said in each turn: with problem and seed, enough to stand at any of them again."""
     end: End
 
-    def segment(self, role: str) -> Segment:
-        """Return what a role read and drew; nothing where it never came to speak."""
-        return next((each for each in self.segments if each.role == role), Segment(role))
+    def of(self, role: str) -> tuple[Segment, ...]:
+        """Return what a role read and drew; one empty segment where it never came to speak."""
+        found = tuple(each for each in self.segments if each.role == role)
+        return found or (Segment(role),)
+
+    def text(self, role: str) -> str:
+        """Return what a role said, a line a turn."""
+        return "\n".join(text for segment in self.of(role) for text in segment.said)
 
     @property
     def is_one_answer(self) -> bool:

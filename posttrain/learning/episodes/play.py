@@ -1,50 +1,47 @@
-"""Play episodes: a policy and an environment by turns, many episodes side by side.
+"""Play episodes: roles and an environment by turns, many episodes side by side.
 
-What a role draws depends on the seed, the episode, the turn and its policy alone: an episode that
+What a role says depends on the seed, the episode, the turn and who plays it alone: an episode that
 is played by itself has the draws that it has in company. What the policy of a group draws first is
 what it would draw of the problem without any environment.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
-from posttrain.learning.episodes.append import appended
+from posttrain.learning.episodes.asked import Cue, Reply, Speaker
+from posttrain.learning.episodes.drawing import Role
 from posttrain.learning.episodes.environments.base import (
+    POLICY,
     Act,
     Ask,
     Environment,
     Said,
     Situation,
+    Told,
 )
 from posttrain.learning.episodes.episode import End, Episode, Segment
-from posttrain.learning.rollouts.engines.base import (
-    FinishReason,
-    Prompt,
-    RolloutEngine,
-    Sample,
-    SamplingParams,
-)
-from posttrain.learning.rollouts.limits import leaves_room
+from posttrain.learning.episodes.players.script import Scripted
+from posttrain.learning.rollouts.engines.base import Prompt
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
     from posttrain.data.schemas import Problem
 
+__all__ = ["EpisodeLimits", "Role", "play", "retrace"]
 
-class Role(NamedTuple):
-    """Who plays a role."""
 
-    engine: RolloutEngine
-    """Draws what it says."""
-    tokenizer: "PreTrainedTokenizerBase"
-    """Of the engine's policy."""
-    params: SamplingParams
-    """How; `num_samples` is the size of a group, `max_tokens` the most of one turn."""
+class EpisodeLimits(NamedTuple):
+    """What ends an episode that does not end by itself."""
+
+    turns: int
+    """Turns of the episode."""
+    seconds: float | None = None
+    """Wall-clock of all episodes that are played together, after which those that are not over end
+    as they stand and are not judged: a circuit breaker, whose outcome is stored."""
 
 
 @dataclass
@@ -55,9 +52,11 @@ class _Game:
     prompt: Prompt
     index: int
     situations: list[Situation]
-    segments: dict[str, Segment] = field(default_factory=dict)
+    segments: dict[str, tuple[Segment, ...]] = field(default_factory=dict)
     said: dict[str, Act] = field(default_factory=dict)
     """The last act of each role."""
+    heard: dict[str, tuple[Told, ...]] = field(default_factory=dict)
+    """What each role has been told and has said, in order."""
     log: list[tuple[Act, ...]] = field(default_factory=list)
     end: End | None = None
 
@@ -72,45 +71,45 @@ class _Game:
     @property
     def episode(self) -> Episode:
         assert self.end is not None
-        kept = tuple(self.segments.values())
+        kept = tuple(segment for each in self.segments.values() for segment in each)
         return Episode(self.id, kept, tuple(self.situations), tuple(self.log), self.end)
 
-    def read(self, ask: Ask, tokenizer: "PreTrainedTokenizerBase") -> None:
-        """Put what a role is told behind what it has read and said."""
-        before = self.segments.get(ask.role, Segment(ask.role))
-        if bool(before.token_ids) != bool(ask.new):
-            told = f"asked {ask.role} again and told it nothing"
-            if ask.new:
-                told = f"told {ask.role} {ask.new[0].text[:40]!r} at first"
-            raise UserError(
-                f"an environment {told}; let a role read the problem's prompt first, which needs no"
-                " message, and one message at least before it speaks again"
-            )
-        new = self.prompt.token_ids
-        if ask.new:
-            new = appended(tokenizer, ask.new, ended=not self.said[ask.role].cut)
-        self.segments[ask.role] = before.read(new)
+    def asked(self, ask: Ask) -> Cue:
+        """Everything that whoever plays a role may go by."""
+        last, heard = self.said.get(ask.role), self.heard.get(ask.role)
+        first = ask.new or (Told("user", self.problem.prompt),)
+        return Cue(
+            episode=self.id,
+            index=self.index,
+            turn=self.turn,
+            problem=self.problem,
+            prompt=self.prompt,
+            state=self.situations[-1].state,
+            ask=ask,
+            before=self.segments.get(ask.role, ()),
+            heard=first if heard is None else (*heard, *ask.new),
+            cut=last is not None and last.cut,
+        )
 
-    def say(self, role: str, sample: Sample | None) -> Act | None:
-        """Put what a role drew behind what it has read; without room it says nothing."""
-        if sample is None:
-            # What it read last is of no use: nothing follows.
-            self.segments[role] = self.segments[role].until_drawn()
-            return None
-        self.segments[role] = self.segments[role].drew(sample)
-        cut = sample.finish_reason is FinishReason.LENGTH
-        self.said[role] = Act(role, sample.text, cut=cut)
-        return self.said[role]
+    def take(self, asked: Cue, reply: Reply) -> None:
+        """Keep what a role said, and what it has read and drawn by now."""
+        role = asked.ask.role
+        if reply.segments:
+            self.segments[role] = reply.segments
+        if reply.act is not None:
+            self.said[role] = reply.act
+            self.heard[role] = (*asked.heard, Told("assistant", reply.act.text))
 
 
 def play(
     environment: Environment,
     problems: Sequence["Problem"],
     prompts: Sequence[Prompt],
-    roles: Mapping[str, Role],
+    roles: Mapping[str, Speaker],
     *,
     seed: int,
     most_turns: int,
+    most_seconds: float | None = None,
 ) -> list[list[Episode]]:
     """Play a group of episodes of every problem.
 
@@ -118,9 +117,11 @@ def play(
         environment: What answers the roles.
         problems: What the episodes are about, ``[P]``.
         prompts: Their prompts as tokens, in the same order: what each role reads first.
-        roles: Who plays each of the environment's roles, with equal sizes of a group.
-        seed: All that happens depends on it, the problems and the policies.
+        roles: Who plays each role, `policy` at least, by name or by what stands before a colon in
+            it: `solver` plays `solver:1` and `solver:2`. The size of a group is that of the policy.
+        seed: All that happens depends on it, the problems and who plays.
         most_turns: An episode ends after so many.
+        most_seconds: Those that are not over by then end unjudged; None waits for all.
 
     Returns:
         Episodes ``[P][G]``, in the order of the problems.
@@ -129,7 +130,10 @@ def play(
         UserError: The environment does what no environment may.
 
     """
-    (size,) = {role.params.num_samples for role in roles.values()}
+    policy = roles[POLICY]
+    assert isinstance(policy, Role)
+    size = policy.params.num_samples
+    limits, began = EpisodeLimits(most_turns, most_seconds), monotonic()
     games: list[_Game] = []
     with _closing(environment, games):
         for problem, prompt in zip(problems, prompts, strict=True):
@@ -137,17 +141,30 @@ def play(
                 first = _start(environment, problem, purpose_seed(seed, "start", prompt.id))
                 games.append(_Game(problem, prompt, index, [first]))
                 if first.failed:
-                    read = prompt.token_ids
-                    games[-1].segments = {name: Segment(name).read(read) for name in roles}
-        while playing := [game for game in games if _goes_on(game, most_turns)]:
-            _refuse_unknown(playing, roles, environment)
-            acts: dict[str, dict[str, Act]] = {game.id: {} for game in playing}
-            for name, role in roles.items():
-                for game, act in _spoken(playing, name, role):
-                    acts[game.id][name] = act
-            _proceed(environment, playing, acts, seed)
+                    games[-1].segments = {POLICY: (Segment(POLICY).read(prompt.token_ids),)}
+        while playing := [game for game in games if _goes_on(game, limits, monotonic() - began)]:
+            _round(environment, playing, roles, seed)
     episodes = [game.episode for game in games]
     return [episodes[at : at + size] for at in range(0, len(episodes), size)]
+
+
+def _round(
+    environment: Environment, games: Sequence[_Game], roles: Mapping[str, Speaker], seed: int
+) -> None:
+    """Let everybody speak who is asked, and the environment answer."""
+    names = dict.fromkeys(ask.role for game in games for ask in game.situations[-1].asks)
+    acts: dict[str, dict[str, Act]] = {game.id: {} for game in games}
+    for name in names:
+        asks = [(game, ask) for game in games for ask in game.situations[-1].asks]
+        those = [(game, ask) for game, ask in asks if ask.role == name]
+        asked = [game.asked(ask) for game, ask in those]
+        speaker = roles.get(name) or roles.get(name.partition(":")[0]) or Scripted(tuple(roles))
+        replies = speaker.reply(asked, environment, seed=seed)
+        for (game, _), each, reply in zip(those, asked, replies, strict=True):
+            game.take(each, reply)
+            if reply.act is not None:
+                acts[game.id][name] = reply.act
+    _proceed(environment, games, acts, seed)
 
 
 @contextmanager
@@ -159,17 +176,6 @@ def _closing(environment: Environment, games: Sequence[_Game]) -> Iterator[None]
         finally:
             for game in games:
                 stack.callback(environment.close, game.situations[-1].state)
-
-
-def _refuse_unknown(
-    games: Sequence[_Game], roles: Mapping[str, Role], environment: Environment
-) -> None:
-    asked = {ask.role for game in games for ask in game.situations[-1].asks}
-    if strangers := sorted(asked - roles.keys()):
-        raise UserError(
-            f"environment {environment.kind} asks {strangers[0]}, and there is only"
-            f" {', '.join(roles)}; let it ask that"
-        )
 
 
 def retrace(
@@ -210,7 +216,7 @@ def _start(environment: Environment, problem: "Problem", seed: int) -> Situation
     return situation
 
 
-def _goes_on(game: _Game, most_turns: int) -> bool:
+def _goes_on(game: _Game, limits: EpisodeLimits, seconds: float) -> bool:
     """Tell whether somebody is to speak, and note how the episode ended where nobody is."""
     if game.end is not None:
         return False
@@ -219,38 +225,11 @@ def _goes_on(game: _Game, most_turns: int) -> bool:
         game.end = "failed"
     elif not last.asks:
         game.end = "tokens" if any(act.cut for act in said) else "over"
-    elif game.turn >= most_turns:
+    elif game.turn >= limits.turns:
         game.end = "turns"
+    elif limits.seconds is not None and game.turn and seconds > limits.seconds:
+        game.end = "time"
     return game.end is None
-
-
-def _spoken(games: Sequence[_Game], name: str, role: Role) -> Iterator[tuple[_Game, Act]]:
-    """What a role says in all games that ask it and have room for it."""
-    asked = [(game, ask) for game in games for ask in game.situations[-1].asks if ask.role == name]
-    for game, ask in asked:
-        game.read(ask, role.tokenizer)
-    # All episodes of a group begin alike: they are samples of one prompt.
-    groups = {game.prompt.id: game.prompt for game, _ in asked if not game.turn}
-    alone = [
-        Prompt(f"{game.id}@{game.turn}", game.segments[name].token_ids)
-        for game, _ in asked
-        if game.turn
-    ]
-    drawn = _drawn(role, [*groups.values()], role.params)
-    drawn |= _drawn(role, alone, replace(role.params, num_samples=1))
-    for game, _ in asked:
-        place = (f"{game.id}@{game.turn}", 0) if game.turn else (game.prompt.id, game.index)
-        if (act := game.say(name, drawn.get(place))) is not None:
-            yield game, act
-
-
-def _drawn(
-    role: Role, prompts: Sequence[Prompt], params: SamplingParams
-) -> dict[tuple[str, int], Sample]:
-    """Samples by prompt and index, of the prompts that leave room for one."""
-    fitting = [each for each in prompts if leaves_room(each, role.engine.context_length)]
-    samples = role.engine.sample(fitting, params) if fitting else []
-    return {(sample.prompt_id, sample.index): sample for sample in samples}
 
 
 def _proceed(

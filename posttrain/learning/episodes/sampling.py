@@ -2,20 +2,18 @@
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from itertools import chain
+from typing import TYPE_CHECKING
 
-from pydantic import Field
-
-from posttrain.learning.episodes.environments.base import POLICY, Environment
-from posttrain.learning.episodes.environments.single import Single
-from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
+from posttrain.learning.episodes.config import PlayConfig, Seats
+from posttrain.learning.episodes.environments.base import POLICY
+from posttrain.learning.episodes.players.base import PORT, PlayBench
+from posttrain.learning.rewards.port_models import under_port
 from posttrain.learning.rollouts.sampling import SamplingConfig
-from posttrain.stage.slots import InSlot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from transformers import PreTrainedTokenizerBase
+    from pathlib import Path
 
     from posttrain.data.schemas import Problem
     from posttrain.learning.episodes.episode import Episode
@@ -30,13 +28,8 @@ if TYPE_CHECKING:
     from posttrain.stage.resources import RayResources
 
 
-class EpisodeSamplingConfig(SamplingConfig):
+class EpisodeSamplingConfig(SamplingConfig, PlayConfig):
     """How answers are sampled, and what answers them before they are done."""
-
-    environment: Annotated[Environment, InSlot(EPISODE_ENVIRONMENTS)] = Single()
-    """What answers the policy, as in rl.producer: an attempt at a problem is an episode."""
-    most_turns: int = Field(default=4, ge=1)
-    """Turns of the policy after which an episode ends as it stands."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +38,10 @@ class PlayingEngine:
 
     engine: "RolloutEngine"
     """Draws what the policy says."""
-    tokenizer: "PreTrainedTokenizerBase"
-    """Of the policy."""
-    environment: Environment
+    config: PlayConfig
     problems: "Mapping[str, Problem]"
     """What the prompts are about, by their ids."""
-    most_turns: int
+    seats: Seats
 
     @property
     def context_length(self) -> int:
@@ -63,15 +54,16 @@ class PlayingEngine:
 
     def sample(self, prompts: "Sequence[Prompt]", params: "SamplingParams") -> "list[Sample]":
         """Play `params.num_samples` episodes of every prompt; see `RolloutEngine.sample`."""
-        from posttrain.learning.episodes.play import Role, play
+        from posttrain.learning.episodes.play import play
 
         groups = play(
-            self.environment,
+            self.config.environment,
             [self.problems[prompt.id] for prompt in prompts],
             prompts,
-            {POLICY: Role(self.engine, self.tokenizer, params)},
+            self.seats.speakers(params),
             seed=params.seed,
-            most_turns=self.most_turns,
+            most_turns=self.config.most_turns,
+            most_seconds=self.config.most_seconds,
         )
         return [
             _as_sample(episode, prompt.id, index)
@@ -87,6 +79,8 @@ def open_playing(
     problems: "Sequence[Problem]",
     *,
     ray: "RayResources | None" = None,
+    inputs: "Mapping[str, Path] | None" = None,
+    device: str = "cpu",
 ) -> "Iterator[PlayingEngine]":
     """Open the engine of a stage whose samples are episodes, for as long as the context lasts.
 
@@ -95,6 +89,8 @@ def open_playing(
         policy: What is drawn from.
         problems: All that will be asked for.
         ray: A cluster, whose actors then have an engine each.
+        inputs: Of the stage by port: `players` brings checkpoints that play further roles.
+        device: Where their weights go, as torch names it.
 
     Yields:
         What is sampled from.
@@ -110,28 +106,38 @@ def open_playing(
     refuse_rewriting(policy.tokenizer, config.environment.authors())
     known = {problem.id: problem for problem in problems}
     with open_engine(config.engine, policy, batch_size=config.batch_size, ray=ray) as engine:
-        yield PlayingEngine(engine, policy.tokenizer, config.environment, known, config.most_turns)
+        seats = config.seated(
+            PlayBench(engine, policy.tokenizer, policy, device, under_port(PORT, inputs or {}))
+        )
+        # Whoever plays as an earlier policy has but one to be.
+        seats.begin(0)
+        yield PlayingEngine(engine, config, known, seats)
 
 
 def _as_sample(episode: "Episode", prompt: str, index: int) -> "Sample":
     from posttrain.learning.rollouts.engines.base import FinishReason, Sample
 
-    segment = episode.segment(POLICY)
+    segments = episode.of(POLICY)
     drawn = [
         token
+        for segment in segments
         for span in segment.spans
         if span.drawn
         for token in segment.token_ids[span.begin : span.end]
     ]
-    reasons = {"over": FinishReason.STOP, "failed": FinishReason.FAILED}
+    reasons = {
+        "over": FinishReason.STOP,
+        "failed": FinishReason.FAILED,
+        "time": FinishReason.FAILED,
+    }
     return Sample(
         prompt_id=prompt,
         index=index,
         token_ids=tuple(drawn),
-        logprobs=segment.logprobs,
-        text="\n".join(segment.texts),
+        logprobs=tuple(value for segment in segments for value in segment.logprobs),
+        text=episode.text(POLICY),
         finish_reason=reasons.get(episode.end, FinishReason.LENGTH),
-        policy_version=min(segment.versions, default=0),
+        policy_version=min(chain.from_iterable(each.versions for each in segments), default=0),
         played=None if episode.is_one_answer else _played(episode),
     )
 

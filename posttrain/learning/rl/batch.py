@@ -16,6 +16,7 @@ from posttrain.learning.algorithms.objective import informative
 from posttrain.learning.rewards.config import REWARD
 from posttrain.learning.rl.failures import errors_of_rl
 from posttrain.learning.rl.rollout import Group, Rollout
+from posttrain.learning.rl.wholes import wholes
 
 TokenValues = tuple[float, ...]
 
@@ -193,10 +194,11 @@ def informative_groups(
     """
     if not groups:
         return []
-    rollouts = [_paid_by(by, rollout) for group in groups for rollout in group]
+    whole = [wholes(group) for group in groups]
+    rollouts = [_paid_by(by, rollout) for group in whole for rollout in group]
     with errors_of_rl():
         found_B = informative(advantage, rollout_batch(rollouts, needs=advantage.needs))
-    parts = torch.split(found_B, [len(group) for group in groups])
+    parts = torch.split(found_B, [len(group) for group in whole])
     return [bool(part.any()) for part in parts]
 
 
@@ -259,12 +261,20 @@ def rollout_batch(
     scored = [_known(rollout, apart or {}) for rollout in rollouts]
     return RolloutBatch(
         rewards_B=rewards_B,
-        group_B=torch.tensor([rollout.group for rollout in rollouts]),
+        group_B=torch.tensor(_compared(rollouts)),
         mask_BT=mask_BT,
         truncated_B=torch.tensor([rollout.truncated for rollout in rollouts]),
         scored_B=None if all(scored) else torch.tensor(scored),
         **given,
     )
+
+
+def _compared(rollouts: Sequence[Rollout]) -> list[int]:
+    """A number for those that are compared with each other: the group's, where it is all of it."""
+    if not any(rollout.peers for rollout in rollouts):
+        return [rollout.group for rollout in rollouts]
+    numbers: dict[tuple[int, str], int] = {}
+    return [numbers.setdefault((r.group, r.peers), len(numbers)) for r in rollouts]
 
 
 def _apart(rollouts: Sequence[Rollout], weights: Mapping[str, float]) -> dict[str, Tensor]:
@@ -320,13 +330,16 @@ def with_advantages(
     return [credited(group) for group in groups]
 
 
-def reward_statistics(groups: Sequence[Group]) -> dict[str, list[float]]:
-    """Mean and deviation of the rewards of each rollout's whole group, as columns of samples."""
-    rewards = [[each.reward for each in group if each.reward is not None] for group in groups]
-    pairs = list(zip(groups, rewards, strict=True))
+def reward_statistics(rollouts: Sequence[Rollout]) -> dict[str, list[float]]:
+    """Mean and deviation of the rewards of those that each rollout is compared with, as columns."""
+    rewards: dict[tuple[int, str], list[float]] = {}
+    for each in rollouts:
+        known = rewards.setdefault((each.group, each.peers), [])
+        known += [] if each.reward is None else [each.reward]
+    found = [rewards[each.group, each.peers] or [0.0] for each in rollouts]
     return {
-        "group_mean": [fmean(found or [0.0]) for group, found in pairs for _ in group],
-        "group_deviation": [pstdev(found or [0.0]) for group, found in pairs for _ in group],
+        "group_mean": [fmean(each) for each in found],
+        "group_deviation": [pstdev(each) for each in found],
     }
 
 

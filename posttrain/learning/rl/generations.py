@@ -8,6 +8,7 @@ from typing import Any
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.curriculum.base import GroupResult, ProblemSampler, ProblemStream
+from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.rl.batch import (
     TrainSample,
     bearing_loss,
@@ -19,6 +20,7 @@ from posttrain.learning.rl.generation import Generation, numbers_of_the_draw
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.producers.base import Production, SamplingRound, Workbench
 from posttrain.learning.rl.rollout import Group, marked
+from posttrain.learning.rl.wholes import wholes
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed, shuffler
@@ -325,12 +327,14 @@ def _have_signal(groups: Sequence[Group], config: RlConfig) -> list[bool]:
 
 
 def _result_of(group: Group, problem: int) -> GroupResult:
+    """What became of a problem: by the role that is given it, and no other that the policy has."""
+    attempts = [whole for whole in wholes(group) if whole.role == POLICY]
     return GroupResult(
         problem=problem,
-        rewards=tuple(rollout.reward for rollout in group),
-        solved=tuple(rollout.solved for rollout in group),
-        lengths=tuple(rollout.num_drawn for rollout in group),
-        advantages=tuple(rollout.mean_advantage for rollout in group),
+        rewards=tuple(rollout.reward for rollout in attempts),
+        solved=tuple(rollout.solved for rollout in attempts),
+        lengths=tuple(rollout.num_drawn for rollout in attempts),
+        advantages=tuple(rollout.mean_advantage for rollout in attempts),
     )
 
 

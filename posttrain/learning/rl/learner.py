@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 
 from posttrain.learning.algorithms.objective import (
-    advantages,
     denominator,
-    generation_weights,
     policy_objective,
 )
 from posttrain.learning.algorithms.part_outputs import PartOutputs
@@ -20,23 +18,19 @@ from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import bit_sums
 from posttrain.learning.models.optim import NotFiniteError, Optimizer
 from posttrain.learning.rl.batch import (
-    TokenValues,
     TrainBatch,
     TrainSample,
     collate,
     lengths_and_groups,
-    reward_statistics,
-    rollout_batch,
-    rows_of,
 )
 from posttrain.learning.rl.config import RlConfig
-from posttrain.learning.rl.failures import errors_of_rl, naming_culprit, refuse_infinite
+from posttrain.learning.rl.credit import training_samples
+from posttrain.learning.rl.failures import errors_of_rl, naming_culprit, refuse_gap, refuse_infinite
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.rollout import Group, Rollout
 from posttrain.learning.training.failed_batch import keep_for_replay
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, Stateful
-from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -249,13 +243,7 @@ class PolicyLearner:
 
     def check_gap(self, gap: float) -> None:
         """Stop where engine and trainer disagree by more than the recipe allows."""
-        most = self.passes.config.max_logprob_gap
-        if not gap <= most:
-            raise UserError(
-                f"rl: the engine's log-probabilities differ from the trainer's by {gap:.4f} nats"
-                f" per token, more than max_logprob_gap {most}; the engine"
-                " has stale weights or computes something else"
-            )
+        refuse_gap(gap, most=self.passes.config.max_logprob_gap)
 
     def state_dict(self) -> dict[str, Any]:
         """The number of updates; the other parts have states of their own."""
@@ -286,66 +274,6 @@ class PolicyLearner:
             )
             for part in chosen
         ]
-
-
-def training_samples(
-    groups: Sequence[Group], passes: ModelPasses, *, step: int
-) -> list[list[TrainSample | None]]:
-    """Turn the groups of a step into what is learned from, before the step's first update.
-
-    What needs a model (a critic's values, a divergence in the reward, log-probabilities of the
-    policy as it is now) is computed here once, if the algorithm needs it, and stays as it is
-    through all updates. This is the only place where advantages are computed: statistics are of
-    these groups and no others.
-
-    Args:
-        groups: The groups that are learned from.
-        passes: The models, and the config that says what is needed.
-        step: 0-based step, which is the version of the present policy.
-
-    Returns:
-        A sample for each rollout, group by group. None for a rollout that bears no loss (cut off,
-        where the algorithm does not keep those, or not to be judged), so that no denominator
-        counts it.
-
-    """
-    config = passes.config
-    algorithm, needs = config.algorithm_at_work, config.algorithm.needs
-    rollouts = [rollout for group in groups for rollout in group]
-    if not rollouts:
-        return []
-    bare = [TrainSample.bare(rollout) for rollout in rollouts]
-    columns: dict[str, list[TokenValues]] = {}
-    if passes.critic is not None:
-        columns["values"] = passes.rows(bare, passes.present_values)
-    if "rewards_reference" in needs:
-        columns["reference_logprobs"] = passes.rows(bare, passes.reference_logprobs)
-    if "generation_entropy" in needs:
-        columns["entropy"] = passes.rows(bare, passes.present_entropy)
-    apart = config.reward.combine.apart(config.reward.components)
-    batch = rollout_batch(rollouts, needs=needs, columns=columns, apart=apart)
-    with errors_of_rl():
-        earned = advantages(algorithm, batch, max_tokens=config.longest)
-    kept: dict[str, Sequence[Any]] = {"advantages": rows_of(earned.advantages_BT, rollouts)}
-    if earned.returns_BT is not None:
-        kept |= {"values": columns["values"], "returns": rows_of(earned.returns_BT, rollouts)}
-    stale = any(rollout.policy_version != step for rollout in rollouts)
-    if "old_logprobs" in needs and (stale or config.updates_per_step > 1):
-        # Else the policy before the first update is the engine, or the present one.
-        kept["old_logprobs"] = passes.rows(bare, passes.present_logprobs)
-    with errors_of_rl():
-        weights_BT = generation_weights(algorithm, batch, earned.advantages_BT)
-    if weights_BT is not None:
-        kept["weights"] = rows_of(weights_BT.float(), rollouts)
-    if "group_statistics" in needs:
-        kept |= reward_statistics(groups)
-    samples = iter(
-        replace(sample, **{name: rows[place] for name, rows in kept.items()}) if bears else None
-        for place, (sample, bears) in enumerate(
-            zip(bare, earned.bears_loss_B.tolist(), strict=True)
-        )
-    )
-    return [[next(samples) for _ in group] for group in groups]
 
 
 def whole_denominator(parts: Sequence[TrainBatch], config: RlConfig) -> int:

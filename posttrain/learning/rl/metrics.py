@@ -27,6 +27,8 @@ METRICS: Mapping[str, str] = {
     "rl/reward": "mean reward of those that could be judged",
     "rl/unjudged": "share of rollouts that could not be judged, where there are any",
     "rl/episodes_failed": "share of episodes whose environment broke, where there are any",
+    "rl/episodes_late": "share of episodes that were not over at the deadline, where there are any",
+    "rl/delivered": "drawn tokens that the learner was given and that were judged / all drawn ones",
     "rl/turns": "mean number of turns of an episode, where any has several",
     "rl/length": "mean length of the completions, in tokens",
     "rl/truncation_rate": "share of completions cut off at max_tokens, or at the most turns",
@@ -186,6 +188,9 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
         tokens in nats, an unbiased estimate of the policy's. Lengths are in tokens.
 
     """
+    from posttrain.learning.rl.wholes import wholes
+
+    groups = [wholes(group) for group in groups]
     rollouts = [rollout for group in groups for rollout in group]
     rewards = [rollout.reward for rollout in rollouts if rollout.reward is not None]
     solved = [[r.solved for r in group if r.solved is not None] for group in groups]
@@ -193,7 +198,8 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
     num_tokens = sum(rollout.num_drawn for rollout in rollouts)
     trained = sum(rollout.trained for rollout in rollouts)
     unjudged = len(rollouts) - len(rewards)
-    failed = sum(rollout.end == "failed" for rollout in rollouts)
+    broke, late = (sum(rollout.end == end for rollout in rollouts) for end in ("failed", "time"))
+    learned = sum(rollout.num_drawn for rollout in rollouts if rollout.trained and rollout.judged)
     turns = [len(rollout.drawn_by_turn) for rollout in rollouts]
     num_informative = sum(len(g) for g, has in zip(groups, informative, strict=True) if has)
     return {
@@ -208,8 +214,10 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
         "rollouts_trained": float(trained),
         "trained_share": trained / len(rollouts),
         **({"unjudged": unjudged / len(rollouts)} if unjudged else {}),
-        **({"episodes_failed": failed / len(rollouts)} if failed else {}),
+        **({"episodes_failed": broke / len(rollouts)} if broke else {}),
+        **({"episodes_late": late / len(rollouts)} if late else {}),
         **({"turns": fmean(turns)} if max(turns) > 1 else {}),
+        **({"delivered": learned / num_tokens} if max(turns) > 1 or broke or late else {}),
         **_components(rollouts),
     }
 

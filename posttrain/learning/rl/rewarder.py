@@ -10,6 +10,7 @@ from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.port_models import PortModels
 from posttrain.learning.rewards.stack import Earned, StackAtWork
 from posttrain.learning.rl.rollout import Group
+from posttrain.learning.rl.wholes import as_one, parted, places_of_wholes
 
 if TYPE_CHECKING:
     from posttrain.learning.models.distributed.group import ProcessGroup
@@ -54,18 +55,31 @@ class Rewarder:
             UserError: A part gives something other than one finite number, or None, per rollout.
 
         """
-        answers = [answers_of(group, each) for group, each in zip(groups, problems, strict=True)]
+        sides = [
+            (number, side, problem)
+            for number, (group, problem) in enumerate(zip(groups, problems, strict=True))
+            for side in _sides(group)
+        ]
+        answers = [
+            answers_of([as_one([groups[number][at] for at in whole]) for whole in side], problem)
+            for number, side, problem in sides
+        ]
         earned = self._earned(answers, step=step)
-        made = iter(
-            rollout._replace(
-                components=tuple((name, values[place]) for name, values in earned.scores.items()),
-                reward=earned.rewards[place],
-                solved=earned.solved[place],
-                token_rewards=earned.token_rewards[place],
-            )
-            for place, rollout in enumerate(rollout for group in groups for rollout in group)
-        )
-        return [[next(made) for _ in group] for group in groups]
+        made = [list(group) for group in groups]
+        place = 0
+        for number, side, _ in sides:
+            for whole in side:
+                rows = [groups[number][at] for at in whole]
+                by_token = parted(earned.token_rewards[place], rows)
+                for at, row, paid in zip(whole, rows, by_token, strict=True):
+                    made[number][at] = row._replace(
+                        components=tuple((name, v[place]) for name, v in earned.scores.items()),
+                        reward=earned.rewards[place],
+                        solved=earned.solved[place],
+                        token_rewards=paid,
+                    )
+                place += 1
+        return made
 
     def _earned(self, answers: Sequence[Answers], *, step: int) -> Earned:
         return self.work.earned(self.stack, answers, step=step)
@@ -101,11 +115,20 @@ class SharedRewarder(Rewarder):
         return earned
 
 
+def _sides(group: Group) -> list[list[list[int]]]:
+    """The places of a group's rows: by who is compared with whom, and by role and episode."""
+    found: dict[tuple[str, str], list[list[int]]] = {}
+    for places in places_of_wholes(group):
+        first = group[places[0]]
+        found.setdefault((first.role, first.peers), []).append(places)
+    return list(found.values())
+
+
 def answers_of(group: Group, problem: Problem) -> Answers:
     """Return what reward components see of a group.
 
     Args:
-        group: Rollouts of one problem.
+        group: Rollouts of one role in one problem.
         problem: The problem.
 
     Returns:
@@ -117,9 +140,10 @@ def answers_of(group: Group, problem: Problem) -> Answers:
         texts=tuple(rollout.text for rollout in group),
         lengths=tuple(rollout.num_drawn for rollout in group),
         truncated=tuple(rollout.truncated for rollout in group),
-        failed=tuple(rollout.end == "failed" for rollout in group),
+        failed=tuple(rollout.broke for rollout in group),
         token_ids=tuple(rollout.token_ids for rollout in group),
         drawn=tuple(tuple(rollout.drawn) for rollout in group),
         turns=tuple(rollout.drawn_by_turn for rollout in group),
         earned=tuple(tuple(earned for earned, _ in rollout.turns) for rollout in group),
+        role=group[0].role,
     )

@@ -1,10 +1,12 @@
 """Rollouts: what a policy drew, and what it earned."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Literal, NamedTuple
 
 from posttrain.data.schemas import Problem
+from posttrain.learning.episodes.config import role_of
 from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.episodes.episode import Episode, Span
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
@@ -55,7 +57,10 @@ class Rollout(NamedTuple):
     role: str = POLICY
     """Who drew it."""
     segment: int = 0
-    """Place among the segments of its episode."""
+    """Place among the segments of its role in its episode."""
+    peers: str = ""
+    """Those of its group that it is compared with: the same word, such as the role that they all
+    play. Empty where there is one role, which is compared throughout the group."""
     origin: str = POLICY
     """Who wrote the tokens: the policy itself, or a table of traces."""
     read: tuple[str, ...] = ()
@@ -94,6 +99,11 @@ class Rollout(NamedTuple):
     def truncated(self) -> bool:
         """True where it was cut off: at the limit of tokens, or of turns."""
         return self.end in ("tokens", "turns")
+
+    @property
+    def broke(self) -> bool:
+        """True where its environment broke, or kept it waiting until the deadline."""
+        return self.end in ("failed", "time")
 
     @property
     def judged(self) -> bool:
@@ -147,42 +157,75 @@ def as_groups(
     return grouped(rollouts)
 
 
-def of_episode(episode: Episode, problem: Problem, *, group: int, version: int) -> Rollout:
-    """Turn what the policy read and drew in an episode into a rollout that has earned nothing yet.
+def of_episode(
+    episode: Episode,
+    problem: Problem,
+    *,
+    group: int,
+    version: int,
+    learning: Sequence[str] = (POLICY,),
+    within: Literal["problem", "episode"] = "problem",
+) -> list[Rollout]:
+    """Turn what the policy read and drew in an episode into rollouts that have earned nothing yet.
 
     Args:
         episode: That is over.
         problem: What it was about.
         group: Number of its group.
         version: Step whose policy would have spoken, where the environment broke before it could.
+        learning: Roles that the trained policy plays, by name or by what stands before a colon.
+        within: Whose rollouts are compared: those of a role in all episodes of the problem, or
+            those of the roles of one name in the episode itself, such as several solvers'.
 
     Returns:
-        The rollout, whose text is what the policy drew, a line a turn.
+        A rollout for each sequence of each of these roles that drew something, and of the policy
+        also where its environment broke at once. Its text is what was said in it, a line a turn.
 
     Raises:
         UserError: The policy drew no token, or not one finite log-probability for each.
 
     """
-    segment = episode.segment(POLICY)
-    num_drawn = sum(span.end - span.begin for span in segment.spans if span.drawn)
-    if num_drawn or episode.end != "failed":
-        _check_drawn(problem.id, num_drawn, segment.logprobs)
-    return Rollout(
-        problem_id=problem.id,
-        source=problem.source,
-        group=group,
-        episode=episode.id,
-        token_ids=segment.token_ids,
-        spans=segment.spans,
-        logprobs=segment.logprobs,
-        versions=segment.versions or (version,),
-        end=episode.end,
-        text="\n".join(segment.texts),
-        turns=()
-        if episode.is_one_answer
-        else tuple(zip(episode.earned(POLICY), episode.keys(POLICY), strict=True)),
-        read=episode.read,
-    )
+    names = dict.fromkeys((POLICY, *(each.role for each in episode.segments)))
+    roles = [(name, known) for name in names if (known := role_of(name, learning)) is not None]
+    rows: list[Rollout] = []
+    for name, known in roles:
+        peers = "" if len(learning) == 1 and within == "problem" else known
+        if within == "episode":
+            peers = f"{known}@{episode.id}"
+        rows += _of_role(episode, problem, name, group=group, version=version, peers=peers)
+    return rows
+
+
+def _of_role(
+    episode: Episode, problem: Problem, role: str, *, group: int, version: int, peers: str
+) -> Iterator[Rollout]:
+    """A rollout for each sequence that a role drew in."""
+    turns = iter(zip(episode.earned(role), episode.keys(role), strict=True))
+    for place, segment in enumerate(episode.of(role)):
+        drawn = sum(span.end - span.begin for span in segment.spans if span.drawn)
+        if not drawn and (place or role != POLICY):
+            # It was begun, and the episode ended before the role came to speak in it.
+            continue
+        if drawn or episode.end not in ("failed", "time"):
+            _check_drawn(problem.id, drawn, segment.logprobs)
+        own = [*islice(turns, len(segment.said)), *[(0.0, "")] * segment.summed_up]
+        yield Rollout(
+            problem_id=problem.id,
+            source=problem.source,
+            group=group,
+            episode=episode.id,
+            token_ids=segment.token_ids,
+            spans=segment.spans,
+            logprobs=segment.logprobs,
+            versions=segment.versions or (version,),
+            end=episode.end,
+            text="\n".join(segment.said),
+            turns=() if episode.is_one_answer else tuple(own),
+            read=episode.read,
+            role=role,
+            segment=place,
+            peers=peers,
+        )
 
 
 def _prompt_and_answer(prompt: Sequence[int], answer: Sequence[int]) -> tuple[Span, ...]:

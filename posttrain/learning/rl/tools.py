@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from posttrain.learning.episodes.players.base import PORT as PLAYERS
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rewards.config import RewardStack
-from posttrain.learning.rewards.port_models import PortModels
+from posttrain.learning.rewards.port_models import PortModels, under_port
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.producers.base import Workbench
 from posttrain.learning.rl.rewarder import Rewarder, SharedRewarder
@@ -40,6 +41,7 @@ def open_workbench(
         What draws from the policy, and what rewards.
 
     """
+    players = under_port(PLAYERS, inputs or {})
     models = PortModels(inputs or {}, context.device, policy.tokenizer)
     if context.processes > 1:
         from posttrain.learning.rl.sharded import ShardedPolicyLearner
@@ -47,11 +49,12 @@ def open_workbench(
 
         assert isinstance(learner, ShardedPolicyLearner)
         with shared_tools(engine, policy, learner, context) as (opened, verify):
-            rewarder = SharedRewarder(reward, verify, models, group=learner.group)
-            yield Workbench(opened, rewarder, policy.tokenizer)
+            shared = SharedRewarder(reward, verify, models, group=learner.group)
+            yield Workbench(opened, shared, policy.tokenizer, None, context.device, players)
     else:
         with (
             open_engine(engine, policy, ray=context.ray) as opened,
             verifying(context.ray) as verify,
         ):
-            yield Workbench(opened, Rewarder(reward, verify, models), policy.tokenizer)
+            rewarder = Rewarder(reward, verify, models)
+            yield Workbench(opened, rewarder, policy.tokenizer, policy, context.device, players)

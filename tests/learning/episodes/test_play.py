@@ -117,7 +117,7 @@ def test_single_turns_keep_the_bits_of_sampling(engine, tokenizer, params, probl
     played = play(Single(), problems, prompts, roles, seed=SEED, most_turns=1)
     plain = as_groups(engine.sample(prompts, params), problems, prompts)
     made = [
-        [of_episode(episode, problem, group=number, version=0) for episode in group]
+        [row for episode in group for row in of_episode(episode, problem, group=number, version=0)]
         for number, (problem, group) in enumerate(zip(problems, played, strict=True))
     ]
     assert made == plain
@@ -161,7 +161,8 @@ def test_an_episode_without_room_ends_with_what_was_said(play_script, problems, 
     # What it was told and could not answer any more is in no row.
     assert [span.drawn for span in segment.spans] == [False, True]
     assert segment.spans[-1].end == len(segment.token_ids)
-    assert of_episode(episode, problems[0], group=0, version=0).truncated
+    (cut,) = of_episode(episode, problems[0], group=0, version=0)
+    assert cut.truncated
 
 
 def test_what_was_opened_is_closed_once_whatever_happens(play_script):
@@ -179,7 +180,7 @@ def test_what_was_opened_is_closed_once_whatever_happens(play_script):
 def test_one_that_broke_before_anybody_spoke_has_read_its_prompt(play_script, prompts, problems):
     episode = play_script(Absent(always=True), ["5"])
     assert (episode.end, episode.log) == ("failed", ())
-    rollout = of_episode(episode, problems[0], group=0, version=7)
+    (rollout,) = of_episode(episode, problems[0], group=0, version=7)
     assert (rollout.token_ids, rollout.num_drawn) == (prompts[0].token_ids, 0)
     assert (rollout.policy_version, rollout.text) == (7, "")
 
@@ -187,7 +188,9 @@ def test_one_that_broke_before_anybody_spoke_has_read_its_prompt(play_script, pr
 def test_what_no_environment_may_do_is_refused(play_script, problems, tokenizer, params):
     with pytest.raises(UserError, match="asked policy again and told it nothing"):
         play_script(Impolite(), ["5", "5"])
-    with pytest.raises(UserError, match="asks judge, and there is only policy; let it ask that"):
+    with pytest.raises(
+        UserError, match="asks judge, and there is only policy, and has no script for it"
+    ):
         play_script(Stranger(), ["5", "5"])
     role = Role(scripted(tokenizer, ["5"]), tokenizer, params)
     with pytest.raises(UserError, match="'p' has no tokens"):

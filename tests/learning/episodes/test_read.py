@@ -7,7 +7,8 @@ import pytest
 from posttrain.data.schemas import completions_table
 from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.episodes.play import Role, play, retrace
-from posttrain.learning.episodes.sampling import PlayingEngine
+from posttrain.learning.episodes.players.base import PlayBench
+from posttrain.learning.episodes.sampling import EpisodeSamplingConfig, PlayingEngine
 from posttrain.learning.rl.rollout import from_plain, of_episode, plain
 from posttrain.learning.rl.store import rollouts_table, stored_groups
 from posttrain.learning.rollouts.scoring import sample_and_score, verifying
@@ -53,8 +54,8 @@ def test_what_was_shown_and_answered_is_read_once_and_in_order(episode_of):
 def test_a_rollout_keeps_what_was_read_as_parents_through_checkpoint_and_table(
     episode_of, problems
 ):
-    read = of_episode(episode_of(Showing()), problems[0], group=0, version=0)
-    none = of_episode(episode_of(Counting()), problems[0], group=1, version=0)
+    (read,) = of_episode(episode_of(Showing()), problems[0], group=0, version=0)
+    (none,) = of_episode(episode_of(Counting()), problems[0], group=1, version=0)
     table = rollouts_table([(1, read), (1, none)])
     problem = problems[0].id
     assert table["parents"].to_list() == [[problem, "notes:1", "notes:2", "notes:3"], [problem]]
@@ -74,7 +75,8 @@ def test_an_attempt_has_what_it_read_among_its_parents(
     engine, tokenizer, params, problems, prompts
 ):
     known = {problem.id: problem for problem in problems}
-    playing = PlayingEngine(engine, tokenizer, Showing(rounds=1), known, 4)
+    config = EpisodeSamplingConfig(environment=Showing(rounds=1))
+    playing = PlayingEngine(engine, config, known, config.seated(PlayBench(engine, tokenizer)))
     with verifying(None) as verify:
         made = sample_and_score(playing, problems, prompts, params, verify=verify)
     parents = completions_table([each.completion("policy") for each in made])["parents"]

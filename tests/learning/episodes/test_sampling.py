@@ -3,6 +3,7 @@
 import pytest
 
 from posttrain.learning.episodes.environments.single import Single
+from posttrain.learning.episodes.players.base import PlayBench
 from posttrain.learning.episodes.sampling import EpisodeSamplingConfig, PlayingEngine, open_playing
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rollouts.engines.base import FinishReason
@@ -25,7 +26,7 @@ def attempted(tokenizer, params, problems, prompts):
         config = EpisodeSamplingConfig(environment=environment, **settings)
         known = {problem.id: problem for problem in problems}
         drawing = FakeEngine(tokenizer, script)
-        engine = PlayingEngine(drawing, tokenizer, environment, known, config.most_turns)
+        engine = PlayingEngine(drawing, config, known, config.seated(PlayBench(drawing, tokenizer)))
         with verifying(None) as verify:
             return sample_and_score(engine, problems, prompts, params, verify=verify)
 

@@ -6,11 +6,13 @@ out, so that an episode can be kept, gone on with, and played again from what wa
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from posttrain.stage.slots import Part
 
 if TYPE_CHECKING:
+    from random import Random
+
     from posttrain.data.schemas import Problem
 
 POLICY = "policy"
@@ -33,7 +35,8 @@ class Ask(NamedTuple):
 
     role: str
     new: tuple[Told, ...] = ()
-    """What it has not read yet. Where an episode begins, nothing: it reads the problem's prompt."""
+    """What it has not read yet. Where a role is asked first, nothing: it reads the problem's
+    prompt; or what it reads in place of that, as one message of a user."""
 
 
 class Act(NamedTuple):
@@ -83,6 +86,10 @@ class Environment(Part):
     the seed. A state is never changed in place.
     """
 
+    EXACT: ClassVar[bool] = True
+    """False for one that a clock or a network has a say in: its episodes are replayed from rows to
+    the same bits, but not played again."""
+
     def start(self, problem: "Problem", seed: int) -> Situation:
         """Begin an episode.
 
@@ -122,6 +129,20 @@ class Environment(Part):
 
         """
         return [self.step(*turn) for turn in turns]
+
+    def unbound(self, state: EpisodeState, role: str, draw: "Random") -> str | None:  # noqa: ARG002
+        """Say what a role says that nobody plays: those beside the policy may have a script.
+
+        Args:
+            state: Where the episode stands.
+            role: Who is asked.
+            draw: Where all chance comes from.
+
+        Returns:
+            What it says; None where the environment has no script for it.
+
+        """
+        return None
 
     def close(self, state: EpisodeState) -> None:
         """Free what the last state names, such as a sandbox; called once, however it ended."""

@@ -116,6 +116,20 @@ class World(Environment):
         """
         raise NotImplementedError
 
+    def unbound(self, state: EpisodeState, role: str, draw: Random) -> str | None:
+        """Play well; see `Environment.unbound`.
+
+        Args:
+            state: Where the episode stands.
+            role: Who is asked.
+            draw: Chooses among moves that are equally good.
+
+        Returns:
+            Its best move.
+
+        """
+        return self.best_move(state, role, draw)
+
     def demonstrate(self, problem: "Problem", draw: Random, *, error_rate: float) -> Demonstration:
         """Play an episode by the best moves, and by random ones of the policy now and then.
 

@@ -48,6 +48,8 @@ class Answers:
     earned: tuple[tuple[float, ...], ...] = ()
     """What the environment paid for each turn of each answer, where it says what an episode is
     worth; none of an answer whose verifier does."""
+    role: str = "policy"
+    """Who gave them, where an environment has several roles."""
     solved: tuple[bool | None, ...] = ()
     """Which answers are right, for a component with `solved` in its NEEDS; None if not judged."""
     scores: Mapping[str, Sequence[float | None]] = field(default_factory=dict)

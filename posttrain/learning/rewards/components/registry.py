@@ -12,6 +12,7 @@ from posttrain.learning.rewards.components.information_gain import InformationGa
 from posttrain.learning.rewards.components.log_ratio import LogRatioComponent
 from posttrain.learning.rewards.components.majority import MajorityComponent
 from posttrain.learning.rewards.components.model import ModelComponent
+from posttrain.learning.rewards.components.moving_average import MovingAverageComponent
 from posttrain.learning.rewards.components.overlong_length import OverlongLengthComponent
 from posttrain.learning.rewards.components.pairwise import PairwiseComponent
 from posttrain.learning.rewards.components.repetition import RepetitionComponent
@@ -37,6 +38,7 @@ COMPONENTS = Slot(
         "token_log_ratio": TokenLogRatioComponent,
         "pairwise": PairwiseComponent,
         "earned": EarnedComponent,
+        "moving_average": MovingAverageComponent,
         "embedding": EmbeddingComponent,
         "information_gain": InformationGainComponent,
         "repetition": RepetitionComponent,

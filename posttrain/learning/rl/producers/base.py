@@ -2,16 +2,20 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from posttrain.stage.slots import Part
 from posttrain.stage.started import started
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from transformers import PreTrainedTokenizerBase
 
     from posttrain.data.schemas import Problem
+    from posttrain.learning.episodes.players.base import PlayBench
+    from posttrain.learning.models.load import Policy
     from posttrain.learning.rl.rewarder import Rewarder
     from posttrain.learning.rl.rollout import Group
     from posttrain.learning.rollouts.engines.base import Prompt, RolloutEngine, SamplingParams
@@ -27,6 +31,19 @@ class Workbench:
     """Rewards answers, and remembers what its combination has to."""
     tokenizer: "PreTrainedTokenizerBase"
     """The policy's own."""
+    policy: "Policy | None" = None
+    """The policy itself, for players that need its weights; None where they are in several
+    processes."""
+    device: str = "cpu"
+    """Where further models go, as torch names it."""
+    players: Mapping[str, "Path"] = field(default_factory=dict)
+    """Checkpoints that are connected to the port `players`, by name."""
+
+    def table(self) -> "PlayBench":
+        """Return what the players of episodes sit down with."""
+        from posttrain.learning.episodes.players.base import PlayBench
+
+        return PlayBench(self.engine, self.tokenizer, self.policy, self.device, self.players)
 
 
 @dataclass(frozen=True)
@@ -98,6 +115,11 @@ class Producer(Part):
 
         """
         return max_tokens
+
+    @property
+    def players_asked(self) -> Mapping[str, str]:
+        """The ports, such as `players.start`, that it asks for checkpoints -> who asks."""
+        return {}
 
     def start(self, bench: Workbench) -> Production:
         """Begin a run with an engine, a rewarder and the policy's tokenizer."""

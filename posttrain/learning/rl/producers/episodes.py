@@ -1,17 +1,13 @@
 """Episodes of several turns: the policy's answers, and what an environment answers to them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field
-
-from posttrain.learning.episodes.environments.base import POLICY, Environment
-from posttrain.learning.episodes.environments.single import Single
-from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
+from posttrain.learning.episodes.config import PlayConfig, Seats
+from posttrain.learning.episodes.environments.base import Environment
 from posttrain.learning.rl.producers.base import Producer, Production, SamplingRound, Workbench
 from posttrain.stage.schedule import Schedulable
-from posttrain.stage.slots import InSlot
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
@@ -20,40 +16,47 @@ if TYPE_CHECKING:
     from posttrain.learning.rollouts.engines.base import Prompt
 
 
-class Episodes(Producer, Schedulable):
+class Episodes(Producer, PlayConfig, Schedulable):
     """Play an episode for each answer: the policy and an environment speak by turns.
 
     What the policy draws bears loss, and what it reads does not; reward components see what it drew
-    as one text, a line a turn. `max_tokens` is the most of one turn.
+    as one text, a line a turn. `max_tokens` is the most of one turn. Where the policy plays further
+    roles, each role's rollouts are compared among themselves.
     """
 
     GIVES: ClassVar[frozenset[str]] = frozenset({"states"})
     FOLLOWS: ClassVar[bool] = True
 
     kind: Literal["episodes"] = "episodes"
-    environment: Annotated[Environment, InSlot(EPISODE_ENVIRONMENTS)] = Single()
-    """What answers the policy."""
-    most_turns: int = Field(default=4, ge=1)
-    """Turns of the policy after which an episode ends as it stands; a schedule lets them grow."""
+    compare: Literal["problem", "episode"] = "problem"
+    """Whose rewards are compared: of a role in all episodes of a problem, or of the roles of one
+    name, such as `solver:1` and `solver:2`, within an episode."""
 
     def longest(self, max_tokens: int) -> int:
         """All turns together; see `Producer.longest`."""
-        return max_tokens * self.most_turns
+        longest = max_tokens * self.most_turns
+        return longest if self.most_drawn is None else min(longest, self.most_drawn + max_tokens)
+
+    @property
+    def players_asked(self) -> Mapping[str, str]:
+        """What its roles ask; see `Producer.players_asked`."""
+        return self.checkpoints_asked
 
     def start(self, bench: Workbench) -> Production:
         """Begin a run, if the policy's template writes turns as they were drawn."""
         from posttrain.learning.episodes.append import refuse_rewriting
 
         refuse_rewriting(bench.tokenizer, self.environment.authors())
-        return EpisodesProduction(self, bench)
+        return EpisodesProduction(self, bench, self.seated(bench.table()))
 
 
 @dataclass
 class EpisodesProduction(Production):
-    """Plays; it has no state, as an episode is over within its round."""
+    """Plays; what has a state are the players, as an episode is over within its round."""
 
     config: Episodes
     bench: Workbench
+    seats: Seats
 
     def use(self, producer: Producer) -> None:
         """Play as many turns as the step allows; see `Production.use`."""
@@ -64,25 +67,46 @@ class EpisodesProduction(Production):
         self, problems: Sequence["Problem"], prompts: Sequence["Prompt"], at: SamplingRound
     ) -> list["Group"]:
         """Play as many episodes of each problem as a group has; see `Production.produce`."""
-        from posttrain.learning.episodes.play import Role, play
+        from posttrain.learning.episodes.play import play
         from posttrain.learning.rl.rollout import of_episode
 
-        role = Role(self.bench.engine, self.bench.tokenizer, at.params)
+        config = self.config
+        self.seats.begin(at.step)
         played = play(
-            self.config.environment,
+            config.environment,
             problems,
             prompts,
-            {POLICY: role},
+            self.seats.speakers(at.params),
             seed=at.params.seed,
-            most_turns=self.config.most_turns,
+            most_turns=config.most_turns,
+            most_seconds=config.most_seconds,
         )
-        _refuse_all_broken(self.config.environment, played)
+        _refuse_all_broken(config.environment, played)
         return [
-            [of_episode(each, problem, group=group, version=at.step) for each in episodes]
+            [
+                row
+                for each in episodes
+                for row in of_episode(
+                    each,
+                    problem,
+                    group=group,
+                    version=at.step,
+                    learning=config.learning,
+                    within=config.compare,
+                )
+            ]
             for group, (problem, episodes) in enumerate(
                 zip(problems, played, strict=True), start=at.first_group
             )
         ]
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the players keep; see `Production.state_dict`."""
+        return self.seats.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        self.seats.load_state_dict(state)
 
 
 def _refuse_all_broken(environment: Environment, played: "Sequence[Sequence[Episode]]") -> None:

@@ -1,0 +1,126 @@
+"""How episodes are played: the parameters that RL, probe and evaluation share."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from pydantic import Field
+
+from posttrain.learning.episodes.contexts.base import ContextManager
+from posttrain.learning.episodes.contexts.registry import CONTEXT_MANAGERS
+from posttrain.learning.episodes.contexts.whole import Whole
+from posttrain.learning.episodes.environments.base import POLICY, Environment
+from posttrain.learning.episodes.environments.single import Single
+from posttrain.learning.episodes.players.base import PORT, Player
+from posttrain.learning.episodes.players.registry import PLAYERS
+from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
+from posttrain.stage.config import StageConfig
+from posttrain.stage.errors import UserError
+from posttrain.stage.slots import InSlot
+
+if TYPE_CHECKING:
+    from posttrain.learning.episodes.asked import Speaker
+    from posttrain.learning.episodes.players.base import PlayBench, Seat
+    from posttrain.learning.rollouts.engines.base import SamplingParams
+
+
+class PlayConfig(StageConfig):
+    """What answers the policy, who plays beside it, and what ends an episode."""
+
+    environment: Annotated[Environment, InSlot(EPISODE_ENVIRONMENTS)] = Single()
+    """What answers the policy: `posttrain env list`."""
+    most_turns: int = Field(default=4, ge=1)
+    """Turns after which an episode ends as it stands."""
+    roles: dict[str, Annotated[Player, InSlot(PLAYERS)]] = Field(default_factory=dict)
+    """Who plays each further role of the environment; one that is not named goes by its script."""
+    context: Annotated[ContextManager, InSlot(CONTEXT_MANAGERS)] = Whole()
+    """What becomes of a context that fills: `whole` ends the episode there."""
+    most_context: int | None = Field(default=None, ge=1)
+    """Tokens, read and drawn, behind which a role begins no turn; the engine's context if null."""
+    most_drawn: int | None = Field(default=None, ge=1)
+    """Tokens that a role draws in an episode before it begins no further turn; no limit if null."""
+    most_seconds: float | None = Field(default=None, gt=0.0)
+    """Deadline of the episodes that are played together: those that are not over by then are not
+    judged, and are counted. A circuit breaker for tools that hang; null waits for all."""
+
+    def seated(self, table: "PlayBench") -> "Seats":
+        """Let everybody who plays sit down.
+
+        Args:
+            table: With what they play; context and limits are those of this config.
+
+        Returns:
+            Who plays each role, the policy in its own.
+
+        Raises:
+            UserError: The recipe names somebody for the policy's own role.
+
+        """
+        from posttrain.learning.episodes.asked import TokenLimits
+        from posttrain.learning.episodes.players.policy import PolicySeat
+
+        if POLICY in self.roles:
+            raise UserError(
+                f"roles.{POLICY}: the role `{POLICY}` is always played by the policy of the stage;"
+                " name the environment's other roles"
+            )
+        limits = TokenLimits(self.most_context, self.most_drawn)
+        table = replace(table, context=self.context, limits=limits)
+        seats = {name: player.sit(table) for name, player in self.roles.items()}
+        return Seats({POLICY: PolicySeat(table), **seats})
+
+    @property
+    def checkpoints_asked(self) -> dict[str, str]:
+        """The ports that players ask for checkpoints -> the role that does."""
+        return {
+            f"{PORT}.{port}": role for role, player in self.roles.items() for port in player.ports()
+        }
+
+    @property
+    def learning(self) -> tuple[str, ...]:
+        """The roles whose draws are those of the trained policy, its own first."""
+        return (POLICY, *(name for name, player in self.roles.items() if player.LEARNS))
+
+
+class Seats(NamedTuple):
+    """Everybody who plays in a stage, by role."""
+
+    by_role: "Mapping[str, Seat]"
+
+    def speakers(self, params: "SamplingParams") -> "dict[str, Speaker]":
+        """Return who speaks in the episodes of one round, by role.
+
+        Args:
+            params: How the policy is sampled in it.
+
+        """
+        return {role: seat.speaker(params) for role, seat in self.by_role.items()}
+
+    def begin(self, step: int) -> None:
+        """Tell everybody that a 0-based step of training begins."""
+        for seat in self.by_role.values():
+            seat.begin(step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the players keep from step to step, by role."""
+        states = {role: seat.state_dict() for role, seat in self.by_role.items()}
+        return {role: state for role, state in states.items() if state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        for role, each in state.items():
+            self.by_role[role].load_state_dict(each)
+
+
+def role_of(name: str, known: Sequence[str]) -> str | None:
+    """Return which of some roles one is: itself, or what stands before its colon.
+
+    >>> role_of("solver:2", ["policy", "solver"]), role_of("user", ["policy"])
+    ('solver', None)
+
+    Args:
+        name: As an environment asks it.
+        known: As a recipe names them.
+
+    """
+    return next((each for each in (name, name.partition(":")[0]) if each in known), None)

@@ -1,0 +1,1 @@
+"""What becomes of a context that fills: context managers, one file each."""

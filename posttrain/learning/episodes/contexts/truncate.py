@@ -1,0 +1,44 @@
+"""A context that forgets its middle."""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from posttrain.learning.episodes.contexts.base import ContextManager, Crowded
+from posttrain.learning.episodes.episode import Segment
+
+if TYPE_CHECKING:
+    from posttrain.learning.episodes.asked import TokenRole
+
+
+class Truncate(ContextManager):
+    """Go on from the problem's prompt and the last turns, where there are more tokens than so many.
+
+    The tokens are those that were read and drawn, in a sequence of their own, in which only what is
+    drawn from then on bears loss.
+    """
+
+    kind: Literal["truncate"] = "truncate"
+    at_tokens: int = Field(ge=1)
+    """Tokens of a sequence, read and drawn, above which it is cut before the next turn."""
+    keep_turns: int = Field(default=1, ge=1)
+    """Turns, each with what was read behind it, that are kept behind the prompt."""
+
+    def is_full(self, segment: Segment) -> bool:
+        """Count its tokens; see `ContextManager.is_full`."""
+        return len(segment.token_ids) > self.at_tokens and len(segment.spans) > 1
+
+    def make_room(self, crowded: Sequence[Crowded], role: "TokenRole") -> list[tuple[Segment, ...]]:  # noqa: ARG002
+        """Leave the middle out; see `ContextManager.make_room`."""
+        return [self._cut(each.segments) for each in crowded]
+
+    def _cut(self, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+        *earlier, last = segments
+        # In turns: the prompt is read, then each turn is drawn and something is read behind it.
+        first, *behind = last.spans
+        pieces = behind[-2 * self.keep_turns :]
+        kept = chain.from_iterable(last.token_ids[each.begin : each.end] for each in pieces)
+        fresh = Segment(last.role).read((*last.token_ids[: first.end], *kept))
+        return (*earlier, last.until_drawn(), fresh)

@@ -1,0 +1,150 @@
+"""Roles that speak by tokens: what they read is appended, what they draw stays as it was drawn."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from posttrain.data.contexts import in_context
+from posttrain.data.templates import encode_prompts
+from posttrain.learning.episodes.append import appended
+from posttrain.learning.episodes.asked import Cue, Reply, Speaker, TokenLimits
+from posttrain.learning.episodes.contexts.base import ContextManager, Crowded
+from posttrain.learning.episodes.contexts.whole import Whole
+from posttrain.learning.episodes.environments.base import POLICY, Act, Environment, Told
+from posttrain.learning.episodes.episode import Segment
+from posttrain.learning.rollouts.engines.base import (
+    FinishReason,
+    Prompt,
+    RolloutEngine,
+    Sample,
+    SamplingParams,
+)
+from posttrain.learning.rollouts.limits import leaves_room
+from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Role(Speaker):
+    """Speaks by drawing tokens from an engine."""
+
+    engine: RolloutEngine
+    """Draws what it says."""
+    tokenizer: "PreTrainedTokenizerBase"
+    """Of the engine's policy."""
+    params: SamplingParams
+    """How; `num_samples` is the size of a group, `max_tokens` the most of one turn."""
+    context: ContextManager = field(default_factory=Whole)
+    """What becomes of a context that fills."""
+    limits: TokenLimits = TokenLimits()
+
+    def reply(
+        self,
+        asked: Sequence[Cue],
+        environment: Environment,  # noqa: ARG002 - it goes by what it read
+        *,
+        seed: int,  # noqa: ARG002 - that of `params`
+    ) -> list[Reply]:
+        """Read what is new, and draw; see `Speaker.reply`."""
+        reading = [self._read(each) for each in asked]
+        reading = self._made_room(asked, reading)
+        fits = [self._fits(segments) for segments in reading]
+        drawn = self._drawn(
+            [(each, r[-1]) for each, r, fit in zip(asked, reading, fits, strict=True) if fit]
+        )
+        return [
+            self._said(each, segments, drawn.get(_place(each)))
+            for each, segments in zip(asked, reading, strict=True)
+        ]
+
+    def _read(self, asked: Cue) -> tuple[Segment, ...]:
+        """Put what a role is told behind what it has read and said."""
+        role, new = asked.ask.role, asked.ask.new
+        if not asked.before:
+            read = self._first(asked.problem.context, new) if new else asked.prompt.token_ids
+            return (Segment(role).read(read),)
+        if not new:
+            raise UserError(
+                f"an environment asked {role} again and told it nothing; give it one message at"
+                " least before it speaks again"
+            )
+        *earlier, last = asked.before
+        return (*earlier, last.read(appended(self.tokenizer, new, ended=not asked.cut)))
+
+    def _first(self, context: str, new: Sequence[Told]) -> tuple[int, ...]:
+        """What is read first in place of the problem's prompt, in the problem's context."""
+        text = "\n".join(told.text for told in new)
+        (ids,) = encode_prompts(self.tokenizer, in_context([text], [context]))
+        return tuple(ids)
+
+    def _made_room(
+        self, asked: Sequence[Cue], reading: Sequence[tuple[Segment, ...]]
+    ) -> list[tuple[Segment, ...]]:
+        """Let the context manager begin those segments afresh that have become too long."""
+        crowded = [
+            Crowded(each, segments)
+            for each, segments in zip(asked, reading, strict=True)
+            if self.context.is_full(segments[-1])
+        ]
+        if not crowded:
+            return list(reading)
+        made = self.context.make_room(crowded, self)
+        fresh = {c.asked.episode: each for c, each in zip(crowded, made, strict=True)}
+        return [fresh.get(a.episode, each) for a, each in zip(asked, reading, strict=True)]
+
+    def _fits(self, segments: Sequence[Segment]) -> bool:
+        limits, tokens = self.limits, len(segments[-1].token_ids)
+        drawn = sum(len(segment.logprobs) for segment in segments)
+        return (
+            tokens < self.engine.context_length
+            and (limits.context is None or tokens < limits.context)
+            and (limits.drawn is None or drawn < limits.drawn)
+        )
+
+    def _drawn(self, asked: Sequence[tuple[Cue, Segment]]) -> Mapping[tuple[str, int], Sample]:
+        """Samples by prompt and index."""
+        # All episodes of a group begin alike: they are samples of one prompt.
+        groups, alone = dict[str, Prompt](), list[Prompt]()
+        for each, segment in asked:
+            name, _ = _place(each)
+            if each.turn:
+                alone.append(Prompt(name, segment.token_ids))
+            else:
+                groups[name] = Prompt(name, segment.token_ids)
+        samples = [
+            *self.sample(list(groups.values()), self.params),
+            *self.sample(alone, replace(self.params, num_samples=1)),
+        ]
+        return {(sample.prompt_id, sample.index): sample for sample in samples}
+
+    def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
+        """Draw from the engine behind the prompts that leave room.
+
+        Args:
+            prompts: Any number, none too.
+            params: How to draw.
+
+        Returns:
+            Their samples, as the engine gives them.
+
+        """
+        fitting = [each for each in prompts if leaves_room(each, self.engine.context_length)]
+        return self.engine.sample(fitting, params) if fitting else []
+
+    def _said(self, asked: Cue, segments: tuple[Segment, ...], sample: Sample | None) -> Reply:
+        *earlier, last = segments
+        if sample is None:
+            # What it read last is of no use: nothing follows.
+            return Reply(None, (*earlier, last.until_drawn()))
+        cut = sample.finish_reason is FinishReason.LENGTH
+        return Reply(Act(asked.ask.role, sample.text, cut=cut), (*earlier, last.drew(sample)))
+
+
+def _place(asked: Cue) -> tuple[str, int]:
+    """What a draw is named by: it and the seed decide the draw."""
+    other = "" if asked.ask.role == POLICY else f"#{asked.ask.role}"
+    if asked.turn:
+        return f"{asked.episode}{other}@{asked.turn}", 0
+    return f"{asked.prompt.id}{other}", asked.index

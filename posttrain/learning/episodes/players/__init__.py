@@ -1,0 +1,1 @@
+"""Who may play a role beside the policy, one file each."""

@@ -1,0 +1,22 @@
+"""The players that ship with posttrain, by kind."""
+
+from posttrain.learning.episodes.players.base import Player
+from posttrain.learning.episodes.players.checkpoint import CheckpointPlayer
+from posttrain.learning.episodes.players.earlier import EarlierPlayer
+from posttrain.learning.episodes.players.endpoint import EndpointPlayer
+from posttrain.learning.episodes.players.policy import PolicyPlayer
+from posttrain.learning.episodes.players.script import ScriptPlayer
+from posttrain.stage.slots import Slot
+
+PLAYERS = Slot(
+    "player",
+    Player,  # type: ignore[type-abstract]
+    {
+        "policy": PolicyPlayer,
+        "earlier": EarlierPlayer,
+        "checkpoint": CheckpointPlayer,
+        "endpoint": EndpointPlayer,
+        "script": ScriptPlayer,
+    },
+    one_of=("sit",),
+)
