@@ -253,6 +253,21 @@ def refuse_other_than_one(stage: Stage, *ports: str) -> None:
         raise UserError(f"{where}: neither {' nor '.join(ports)} is connected; connect one")
 
 
+def under_port(port: str, paths: Mapping[str, Path]) -> dict[str, Path]:
+    """Return what is connected to a port that takes many, by the name that the recipe gave it.
+
+    >>> under_port("players", {"players.start": Path("a"), "policy": Path("b")})
+    {'start': PosixPath('a')}
+
+    Args:
+        port: Its name.
+        paths: A stage's inputs by port.
+
+    """
+    start = f"{port}."
+    return {n.removeprefix(start): path for n, path in paths.items() if n.startswith(start)}
+
+
 def refuse_unserved_ports(
     stage: Stage, parts: str, asked: Mapping[str, str], examples: Mapping[str, str]
 ) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from posttrain.learning.episodes.config import PlayConfig, Seats
 from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.episodes.players.base import PORT, PlayBench
-from posttrain.learning.rewards.port_models import under_port
 from posttrain.learning.rollouts.sampling import SamplingConfig
+from posttrain.stage.spec import under_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -67,21 +67,6 @@ class PortModels:
         return policy
 
 
-def under_port(port: str, paths: Mapping[str, Path]) -> dict[str, Path]:
-    """Return what is connected to a port that takes many, by the name that the recipe gave it.
-
-    >>> under_port("players", {"players.start": Path("a"), "policy": Path("b")})
-    {'start': PosixPath('a')}
-
-    Args:
-        port: Its name.
-        paths: A stage's inputs by port.
-
-    """
-    start = f"{port}."
-    return {n.removeprefix(start): path for n, path in paths.items() if n.startswith(start)}
-
-
 def drawn_logprobs(
     policy: Policy, token_ids: Sequence[Sequence[int]], wanted: Sequence[Sequence[bool]]
 ) -> list[list[float]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from posttrain.learning.episodes.players.base import PORT as PLAYERS
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rewards.config import RewardStack
-from posttrain.learning.rewards.port_models import PortModels, under_port
+from posttrain.learning.rewards.port_models import PortModels
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.producers.base import Workbench
 from posttrain.learning.rl.rewarder import Rewarder, SharedRewarder
@@ -15,6 +15,7 @@ from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.engines.engine import Engine
 from posttrain.learning.rollouts.scoring import verifying
 from posttrain.stage.context import StageContext
+from posttrain.stage.spec import under_port
 
 
 @contextmanager
