@@ -11,7 +11,7 @@ from posttrain.learning.episodes.contexts.registry import CONTEXT_MANAGERS
 from posttrain.learning.episodes.contexts.whole import Whole
 from posttrain.learning.episodes.environments.base import POLICY, Environment
 from posttrain.learning.episodes.environments.single import Single
-from posttrain.learning.episodes.players.base import PORT, Player
+from posttrain.learning.episodes.players.base import PORT, Player, PolicySeat
 from posttrain.learning.episodes.players.registry import PLAYERS
 from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
 from posttrain.stage.config import StageConfig
@@ -57,7 +57,6 @@ class PlayConfig(StageConfig):
 
         """
         from posttrain.learning.episodes.asked import TokenLimits
-        from posttrain.learning.episodes.players.policy import PolicySeat
 
         if POLICY in self.roles:
             raise UserError(

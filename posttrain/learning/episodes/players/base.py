@@ -15,6 +15,7 @@ from posttrain.stage.slots import Part
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from posttrain.learning.episodes.drawing import Role
     from posttrain.learning.models.load import Policy
     from posttrain.learning.rollouts.engines.base import RolloutEngine, SamplingParams
 
@@ -91,3 +92,17 @@ class Player(Part):
 
         """
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class PolicySeat(Seat):
+    """The policy at the table: what every episode has in the role `policy`."""
+
+    table: PlayBench
+
+    def speaker(self, params: "SamplingParams") -> "Role":
+        """Draw from the present policy; see `Seat.speaker`."""
+        from posttrain.learning.episodes.drawing import Role
+
+        table = self.table
+        return Role(table.engine, table.tokenizer, params, table.context, table.limits)

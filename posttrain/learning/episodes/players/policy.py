@@ -1,13 +1,8 @@
 """The trained policy itself, in a further role."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from posttrain.learning.episodes.players.base import PlayBench, Player, Seat
-
-if TYPE_CHECKING:
-    from posttrain.learning.episodes.drawing import Role
-    from posttrain.learning.rollouts.engines.base import SamplingParams
+from posttrain.learning.episodes.players.base import PlayBench, Player, PolicySeat, Seat
 
 
 class PolicyPlayer(Player):
@@ -23,17 +18,3 @@ class PolicyPlayer(Player):
     def sit(self, table: PlayBench) -> Seat:
         """Speak by the policy's own engine; see `Player.sit`."""
         return PolicySeat(table)
-
-
-@dataclass(frozen=True)
-class PolicySeat(Seat):
-    """The policy at the table: what every episode has in the role `policy`."""
-
-    table: PlayBench
-
-    def speaker(self, params: "SamplingParams") -> "Role":
-        """Draw from the present policy; see `Seat.speaker`."""
-        from posttrain.learning.episodes.drawing import Role
-
-        table = self.table
-        return Role(table.engine, table.tokenizer, params, table.context, table.limits)
