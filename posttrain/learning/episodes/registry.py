@@ -13,6 +13,7 @@ from posttrain.learning.episodes.worlds.kuhn import Kuhn
 from posttrain.learning.episodes.worlds.minigrid import MiniGrid
 from posttrain.learning.episodes.worlds.miniwob import MiniWoB
 from posttrain.learning.episodes.worlds.products import Products
+from posttrain.learning.episodes.worlds.textworld import TextWorld
 from posttrain.learning.episodes.worlds.tictactoe import TicTacToe
 from posttrain.learning.episodes.worlds.twenty_questions import TwentyQuestions
 from posttrain.stage.slots import Slot
@@ -31,6 +32,7 @@ EPISODE_ENVIRONMENTS = Slot(
         "household": Household,
         "kuhn": Kuhn,
         "minigrid": MiniGrid,
+        "textworld": TextWorld,
         "tictactoe": TicTacToe,
         "twenty_questions": TwentyQuestions,
         "products": Products,

@@ -10,16 +10,15 @@ from pydantic import ValidationError
 from posttrain.learning.episodes.environments.base import Act
 from posttrain.learning.episodes.worlds import minigrid
 from posttrain.learning.episodes.worlds.minigrid import MiniGrid, look_around
+from posttrain.learning.episodes.worlds.underway import Underway
 from posttrain.stage.errors import UserError
 
 
-def walked(world, seed, by, *, forget=False):
-    """The situations of an episode, with every environment forgotten between any two turns."""
+def walked(world, seed, by):
+    """The situations of an episode, whose states come from JSON."""
     draw = Random(seed)
     situations = [world.begin(world.pose(Random(seed)).facts, 0)]
     while situations[-1].asks:
-        if forget:
-            minigrid._LIVE.clear()
         state = json.loads(json.dumps(situations[-1].state))
         act = Act("policy", getattr(world, by)(state, "policy", draw))
         situations.append(world.step(state, [act], 0))
@@ -53,21 +52,21 @@ def test_what_is_read_of_a_place_is_what_stands_there():
     )
 
 
-def test_an_episode_is_told_by_its_moves_whatever_is_kept():
+def test_an_episode_is_told_by_its_moves_whatever_is_kept(monkeypatch):
     world = MiniGrid(levels=("pick_up", "unlock", "put_next"), turns=14)
-    for seed in range(4):
-        assert walked(world, seed, "random_move") == walked(world, seed, "random_move", forget=True)
+    kept = [walked(world, seed, "random_move") for seed in range(4)]
+    monkeypatch.setattr(minigrid, "_UNDERWAY", Underway(0))
+    assert [walked(world, seed, "random_move") for seed in range(4)] == kept
 
 
-def test_what_is_kept_is_bounded_and_freed(monkeypatch):
-    monkeypatch.setattr(minigrid, "_MOST_LIVE", 3)
-    minigrid._LIVE.clear()
+def test_an_environment_is_freed_with_its_episode(monkeypatch):
+    monkeypatch.setattr(minigrid, "_UNDERWAY", kept := Underway(9))
     world = MiniGrid()
-    begun = [world.begin(world.pose(Random(seed)).facts, 0) for seed in range(6)]
-    assert len(minigrid._LIVE) == 3
-    for each in begun:
-        world.close(each.state)
-    assert not minigrid._LIVE
+    begun = world.begin(world.pose(Random(1)).facts, 0)
+    after = world.step(begun.state, [Act("policy", "left")], 0)
+    assert len(kept) == 1
+    world.close(after.state)
+    assert not len(kept)
 
 
 def test_equal_views_are_equal_situations():

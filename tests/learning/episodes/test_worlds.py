@@ -10,6 +10,7 @@ import pytest
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.episodes.environments.base import Act
+from posttrain.learning.episodes.posed import lacking
 from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
 from posttrain.learning.episodes.script import play_script
 from posttrain.learning.episodes.worlds.base import World
@@ -47,6 +48,8 @@ def total(episode, role="policy"):
 
 @pytest.fixture(params=WORLDS)
 def world(request):
+    for name, remedy in lacking(EPISODE_ENVIRONMENTS.parts[request.param]):
+        pytest.skip(f"{name} is not installed: {remedy}")
     return world_of(request.param)
 
 

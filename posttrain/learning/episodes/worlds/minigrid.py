@@ -4,10 +4,9 @@ import contextlib
 import io
 import json
 import re
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
-from threading import Lock
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
@@ -21,6 +20,7 @@ from posttrain.learning.episodes.environments.base import (
     Told,
 )
 from posttrain.learning.episodes.worlds.base import Posed, World, WorldFacts
+from posttrain.learning.episodes.worlds.underway import Underway
 from posttrain.stage.errors import UserError
 
 Level = Literal["go_to", "pick_up", "put_next", "open_door", "unlock", "find", "door_key"]
@@ -46,10 +46,7 @@ _MOVES = ("left", "right", "forward", "take", "drop", "toggle")
 _FORWARD = ((1, 0), (0, 1), (-1, 0), (0, -1))
 _SIDE, _AHEAD = 3, 6  # How far is seen to either side and ahead.
 
-# Environments under way, by problem and moves: they save playing the moves again, and no more.
-_LIVE: "OrderedDict[tuple[str, str], Any]" = OrderedDict()
-_MOST_LIVE = 1024
-_LOCK = Lock()
+_UNDERWAY = Underway[Any](1024)  # Gymnasium's environments.
 
 
 class Look(NamedTuple):
@@ -165,8 +162,7 @@ class MiniGrid(World):
 
     def close(self, state: EpisodeState) -> None:
         """Forget the environment of an episode; see `Environment.close`."""
-        with _LOCK:
-            _LIVE.pop(_name(state, state["done"]), None)
+        _UNDERWAY.take(_name(state), state["done"])
 
     def best_move(self, state: EpisodeState, role: str, draw: Random) -> str:
         """Go the shortest way over what was seen, or look further; see `World.best_move`."""
@@ -199,15 +195,13 @@ def _made(facts: WorldFacts) -> Any:
     return made
 
 
-def _name(facts: Mapping[str, Any], done: str) -> tuple[str, str]:
-    named = [facts[name] for name in ("level", "size", "things", "seed")]
-    return json.dumps(named), done
+def _name(facts: Mapping[str, Any]) -> str:
+    return json.dumps([facts[name] for name in ("level", "size", "things", "seed")])
 
 
 def _taken(facts: Mapping[str, Any], done: str) -> Any:
     """The environment after some moves, which nobody else holds."""
-    with _LOCK:
-        environment = _LIVE.pop(_name(facts, done), None)
+    environment = _UNDERWAY.take(_name(facts), done)
     if environment is None:
         environment = _made(facts)
         for move in done:
@@ -216,10 +210,7 @@ def _taken(facts: Mapping[str, Any], done: str) -> Any:
 
 
 def _keep(facts: Mapping[str, Any], done: str, environment: Any) -> None:
-    with _LOCK:
-        _LIVE[_name(facts, done)] = environment
-        while len(_LIVE) > _MOST_LIVE:
-            _LIVE.popitem(last=False)
+    _UNDERWAY.keep(_name(facts), done, environment)
 
 
 def look_around(environment: Any) -> Look:
