@@ -30,6 +30,9 @@ class _Poses(Protocol):
     def pose(self, draw: Random) -> tuple[str, Mapping[str, Any]]:
         """Give a prompt, and what there is."""
 
+    def has_script(self) -> bool:
+        """Tell whether it can play for traces."""
+
     def demonstrate(
         self, problem: "Problem", draw: Random, *, error_rate: float
     ) -> tuple[Sequence[tuple[str, str]], float]:
@@ -78,6 +81,11 @@ class WorldSource(Source):
                 f"environment '{self.world.kind}' poses no problems of its own; take one that"
                 " `posttrain env list` shows as a world, or bring problems and let"
                 " rl.producer name the environment"
+            )
+        if self.demonstrations and not cast("_Poses", self.world).has_script():
+            raise ValueError(
+                f"no script plays world '{self.world.kind}' with these settings, so there are no"
+                " traces of it; set demonstrations: 0"
             )
         return self
 

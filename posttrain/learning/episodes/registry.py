@@ -14,6 +14,7 @@ from posttrain.learning.episodes.worlds.minigrid import MiniGrid
 from posttrain.learning.episodes.worlds.miniwob import MiniWoB
 from posttrain.learning.episodes.worlds.products import Products
 from posttrain.learning.episodes.worlds.textworld import TextWorld
+from posttrain.learning.episodes.worlds.textarena import TextArena
 from posttrain.learning.episodes.worlds.tictactoe import TicTacToe
 from posttrain.learning.episodes.worlds.twenty_questions import TwentyQuestions
 from posttrain.stage.slots import Slot
@@ -33,6 +34,7 @@ EPISODE_ENVIRONMENTS = Slot(
         "kuhn": Kuhn,
         "minigrid": MiniGrid,
         "textworld": TextWorld,
+        "textarena": TextArena,
         "tictactoe": TicTacToe,
         "twenty_questions": TwentyQuestions,
         "products": Products,

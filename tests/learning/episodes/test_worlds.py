@@ -67,6 +67,7 @@ def test_size_knobs_are_settings(world):
 
 
 def test_a_good_player_beats_a_random_one(world):
+    assert world.has_script(), "as it stands each world has one; settings may take it away"
     best = fmean(total(played(world, seed, by="best_move")) for seed in range(_GAMES))
     by_chance = fmean(total(played(world, seed, by="random_move")) for seed in range(_GAMES))
     assert best >= by_chance + 0.3

@@ -130,6 +130,10 @@ class World(Environment):
         """
         return self.best_move(state, role, draw)
 
+    def has_script(self) -> bool:
+        """Tell whether `best_move` plays the policy's role; where not, there are no traces."""
+        return True
+
     def demonstrate(self, problem: "Problem", draw: Random, *, error_rate: float) -> Demonstration:
         """Play an episode by the best moves, and by random ones of the policy now and then.
 
