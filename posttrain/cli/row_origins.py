@@ -1,8 +1,9 @@
 """Where rows came from outside: lines of files that somebody brought, as they stand there."""
 
+import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -46,6 +47,39 @@ def places_of(frame: pl.DataFrame) -> Iterator[str]:
     if "parents" in frame.columns:
         for parents in frame["parents"].to_list():
             yield from (each for each in parents or () if _PLACE.fullmatch(each))
+
+
+def passages_in(frames: Sequence[pl.DataFrame], places: Iterable[str]) -> list[OriginLine]:
+    """Look passages up that problems bring along, by the problem and the number of the passage.
+
+    Args:
+        frames: Rows on the way, those of the problems among them.
+        places: `PROBLEM:N` among others, as `places_of` gives them.
+
+    Returns:
+        The passages that are there, each once.
+
+    """
+    columns = {"id", "metadata"}
+    told = {
+        row["id"]: row["metadata"]
+        for frame in frames
+        if columns <= set(frame.columns)
+        for row in frame.select(columns).iter_rows(named=True)
+    }
+    found = []
+    for place in dict.fromkeys(places):
+        problem, _, number = place.rpartition(":")
+        passages = _passages(told.get(problem, "{}"))
+        if int(number) <= len(passages):
+            found.append(OriginLine(place, passages[int(number) - 1]))
+    return found
+
+
+def _passages(metadata: str) -> list[str]:
+    """Those of a world's facts, whichever world it is."""
+    facts = json.loads(metadata).values()
+    return next((each["passages"] for each in facts if "passages" in (each or ())), [])
 
 
 def origin_lines(places: Iterable[str], graph: Graph, root: Path) -> list[OriginLine]:

@@ -136,7 +136,7 @@ def _ends(
     """The lines of files at which the way of some rows ends; of the way down, there are none."""
     if request.mode == "down":
         return ()
-    from posttrain.cli.row_origins import origin_lines, places_of
+    from posttrain.cli.row_origins import origin_lines, passages_in, places_of
     from posttrain.provenance.lineage.places import from_root
     from posttrain.provenance.lineage.queries import up
 
@@ -144,8 +144,12 @@ def _ends(
     places = [place for frame in frames for place in places_of(frame)]
     if not places:
         return ()
+    passages = passages_in(frames, places)
+    known = {each.where for each in passages}
+    places = [place for place in dict.fromkeys(places) if place not in known]
     graph = from_root(up(tables.ledger, node, limit=None), tables.ledger, tables.root)
-    return origin_lines(list(dict.fromkeys(places))[: request.head], graph, tables.root)
+    lines = origin_lines(places[: request.head], graph, tables.root)
+    return [*passages[: request.head], *lines]
 
 
 def _deliver(

@@ -9,6 +9,7 @@ from posttrain.pipeline.recipe_file import section_of
 from posttrain.pipeline.recipe_formats import FORMAT, migrate
 from posttrain.pipeline.recipe_rewrites import LEFT_OUT
 from posttrain.pipeline.recipe_values import RecipeValues
+from posttrain.stage.config import configs_in
 from posttrain.stage.declared import READS, Declared
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.resources import Resources
@@ -83,7 +84,8 @@ def stage_from(
             _unplug(where, wired, task, port)
         else:
             wired[port] = _reference(where, str(given), task, port)
-    wired.update(_refer_to(recipe.directory, READS, {each: each for each in declared.reads}))
+    reads = (*declared.reads, *(file for each in configs_in(config) for file in each.read_files()))
+    wired.update(_refer_to(recipe.directory, READS, {each: each for each in reads}))
     stated = {"inputs": own["inputs"], "seed_as": seed_as, "declares": own["declares"]}
     return Stage(
         name,

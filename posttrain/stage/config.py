@@ -142,6 +142,16 @@ class StageConfig(BaseModel):
         """Files that this config names, by name; the flow hands them to the task's `files` port."""
         return {}
 
+    def read_files(self) -> tuple[str, ...]:
+        """Files that this config, itself or within another, reads where they are.
+
+        Returns:
+            Paths from the recipe's folder on: declared for its stage, as if they stood under
+            `reads`, and found by `posttrain.stage.declared.read_path`.
+
+        """
+        return ()
+
 
 def _unkeyed(value: Any) -> dict[Any, Any]:
     """Which fields of a value are marked `UNKEYED`, at any depth, in pydantic's spelling."""

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Self
 
 from pydantic import field_validator, model_validator
@@ -20,6 +21,19 @@ _SET: Mapping[str, str] = {
     **dict.fromkeys(REPEATABLE, "the framework"),
 }
 """What sets a variable in every stage's process, whatever it was."""
+
+# That of the recipe whose stage this process runs comes last; for all of its threads.
+_folders = [Path()]
+
+
+def read_from(folder: Path) -> None:
+    """Let the files that parts name be found in this process: they lie from `folder` on."""
+    _folders.append(folder)
+
+
+def read_path(name: str) -> Path:
+    """Find a file that a part names in `read_files`; outside of a stage from the working folder."""
+    return _folders[-1] / Path(name).expanduser()
 
 
 def how_to_declare(stage: str, what: str, name: str) -> str:

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from posttrain.cli.row_origins import origin_lines, places_of
+from posttrain.cli.row_origins import OriginLine, origin_lines, passages_in, places_of
 from posttrain.provenance.lineage.graph import Graph, Node
 from posttrain.stage.hashing import digest_path
 
@@ -26,6 +26,14 @@ def test_parents_that_are_lines_and_origins_of_problems_are_places():
     rows = pl.DataFrame({"origin_file": ["chats.jsonl", ""], "origin_line": [7, 0]})
     assert list(places_of(rows)) == ["chats.jsonl:7"]
     assert list(places_of(pl.DataFrame({"x": [1]}))) == []
+
+
+def test_a_passage_that_a_problem_brought_along_is_found_by_its_number():
+    told = ['{"facts": {"passages": ["1 key 2", "2 map 3"]}}', '{"exact": null}', "{}"]
+    problems = pl.DataFrame({"id": ["a0", "b0", "c0"], "metadata": told})
+    others = pl.DataFrame({"id": ["a0"], "text": ["7"]})
+    places = ["a0:2", "a0:3", "b0:1", "c0:1", "a.jsonl:1", "a0:2"]
+    assert passages_in([others, problems], places) == [OriginLine("a0:2", "2 map 3")]
 
 
 def test_a_line_is_shown_as_it_stands_there(graph, tmp_path):

@@ -151,6 +151,25 @@ def test_missing_file_is_named(toy):
     assert stages["third"].absent() == {}
 
 
+def test_what_a_part_reads_is_declared_for_its_stage(tmp_path):
+    environment = "environment: {kind: corpus, file: notes.jsonl}"
+    (tmp_path / "recipe.yaml").write_text(
+        f"flow: flows.play\nrl: {{producer: {{kind: episodes, {environment}}}}}\n"
+        f"evaluate: {{{environment}, declares: {{reads: [more.txt]}}}}\n"
+    )
+    stages = load_recipe(tmp_path).resolve(tmp_path).stages
+    read = {
+        name: sorted(role for role in stage.inputs if role.startswith("reads."))
+        for name, stage in stages.items()
+    }
+    assert read["rl"] == ["reads.notes.jsonl"]
+    assert read["evaluate"] == ["reads.more.txt", "reads.notes.jsonl"]
+    assert read["sft"] == []
+    assert stages["rl"].absent() == {
+        "reads.notes.jsonl": "rl: it reads notes.jsonl, and nothing is there; correct the path"
+    }
+
+
 def test_missing_recipe(tmp_path):
     with pytest.raises(UserError, match="there is no recipe at"):
         load_recipe(tmp_path)

@@ -2,17 +2,20 @@
 
 from posttrain.learning.episodes.environments.base import Environment
 from posttrain.learning.episodes.environments.calculator import Calculator
+from posttrain.learning.episodes.environments.corpus import CorpusSearch
 from posttrain.learning.episodes.environments.python import Python
 from posttrain.learning.episodes.environments.single import Single
 from posttrain.learning.episodes.worlds.bandit import Bandit
 from posttrain.learning.episodes.worlds.booking import Booking
 from posttrain.learning.episodes.worlds.doors import Doors
+from posttrain.learning.episodes.worlds.facts import FactSearch
 from posttrain.learning.episodes.worlds.guess import Guess
 from posttrain.learning.episodes.worlds.household import Household
 from posttrain.learning.episodes.worlds.kuhn import Kuhn
 from posttrain.learning.episodes.worlds.minigrid import MiniGrid
 from posttrain.learning.episodes.worlds.miniwob import MiniWoB
 from posttrain.learning.episodes.worlds.products import Products
+from posttrain.learning.episodes.worlds.shop import Shop
 from posttrain.learning.episodes.worlds.textworld import TextWorld
 from posttrain.learning.episodes.worlds.textarena import TextArena
 from posttrain.learning.episodes.worlds.tictactoe import TicTacToe
@@ -25,14 +28,17 @@ EPISODE_ENVIRONMENTS = Slot(
     {
         "single": Single,
         "calculator": Calculator,
+        "corpus": CorpusSearch,
         "python": Python,
         "bandit": Bandit,
         "booking": Booking,
         "doors": Doors,
+        "facts": FactSearch,
         "guess": Guess,
         "household": Household,
         "kuhn": Kuhn,
         "minigrid": MiniGrid,
+        "shop": Shop,
         "textworld": TextWorld,
         "textarena": TextArena,
         "tictactoe": TicTacToe,

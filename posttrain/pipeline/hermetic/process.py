@@ -17,6 +17,7 @@ from posttrain.pipeline.hermetic.guard import DeclaredVariables, Guard
 from posttrain.pipeline.hermetic.imports import KeyedImports
 from posttrain.pipeline.hermetic.system import CACHES, caches
 from posttrain.pipeline.hermetic.view import Grants, StageView
+from posttrain.stage.declared import read_from
 from posttrain.stage.errors import UserError
 from posttrain.stage.needs import ENDPOINT, LEAVES, SEVERAL
 
@@ -103,6 +104,7 @@ def _hear(view: StageView, grants: Grants) -> Guard:
     guard = Guard(view, grants, holds=not view.held, holds_tcp=not tcp_is_held)
     guard.install()
     KeyedImports(guard).install()
+    read_from(view.folder)
     return guard
 
 

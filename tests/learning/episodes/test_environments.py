@@ -7,6 +7,8 @@ from posttrain.learning.episodes.environments.base import POLICY, Act, Ask, Told
 from posttrain.learning.episodes.environments.calculator import Calculator, computed
 from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
 
+NEEDED = {"corpus": {"file": "notes.jsonl"}}
+"""Settings without a default."""
 PROBLEM = Problem("sums", "12 * 34 =", "408", 1, "exact")
 
 
@@ -14,7 +16,7 @@ PROBLEM = Problem("sums", "12 * 34 =", "408", 1, "exact")
     "kind", [kind for kind, part in EPISODE_ENVIRONMENTS.parts.items() if not hasattr(part, "pose")]
 )
 def test_they_begin_by_asking_and_are_the_same_again(kind):
-    environment = EPISODE_ENVIRONMENTS.parse(kind)
+    environment = EPISODE_ENVIRONMENTS.parse({"kind": kind, **NEEDED.get(kind, {})})
     first = environment.start(PROBLEM, 3)
     assert {ask.role for ask in first.asks} == {POLICY}
     act = [Act(ask.role, "#### 408") for ask in first.asks]
