@@ -144,7 +144,8 @@ def _ends(
     places = [place for frame in frames for place in places_of(frame)]
     if not places:
         return ()
-    passages = passages_in(frames, places)
+    problems = {place.rpartition(":")[0] for place in places}
+    passages = passages_in([step.called(problems) for step in found.steps], places)
     known = {each.where for each in passages}
     places = [place for place in dict.fromkeys(places) if place not in known]
     graph = from_root(up(tables.ledger, node, limit=None), tables.ledger, tables.root)

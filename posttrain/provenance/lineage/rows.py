@@ -1,7 +1,7 @@
 """Row-level lineage: follow ids and parents through tables of any size, one column at a time."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -27,6 +27,13 @@ class TraceStep:
     def sample(self, count: int) -> pl.DataFrame:
         """The first reached rows."""
         return self.table.take(self.numbers.head(count)).collect()
+
+    def called(self, ids: Collection[str]) -> pl.DataFrame:
+        """The reached rows with one of these ids; none of a table without ids."""
+        rows = self.table.take(self.numbers)
+        if "id" not in rows.collect_schema():
+            return rows.head(0).collect()
+        return rows.filter(pl.col("id").is_in(list(ids))).collect()
 
 
 @dataclass(frozen=True)
