@@ -18,6 +18,8 @@ from posttrain.learning.episodes.worlds.products import Products
 from posttrain.learning.episodes.worlds.shop import Shop
 from posttrain.learning.episodes.worlds.textworld import TextWorld
 from posttrain.learning.episodes.worlds.textarena import TextArena
+from posttrain.learning.episodes.worlds.repair import Repair
+from posttrain.learning.episodes.worlds.sql import Sql
 from posttrain.learning.episodes.worlds.tictactoe import TicTacToe
 from posttrain.learning.episodes.worlds.twenty_questions import TwentyQuestions
 from posttrain.stage.slots import Slot
@@ -41,10 +43,12 @@ EPISODE_ENVIRONMENTS = Slot(
         "shop": Shop,
         "textworld": TextWorld,
         "textarena": TextArena,
+        "miniwob": MiniWoB,
+        "products": Products,
+        "repair": Repair,
+        "sql": Sql,
         "tictactoe": TicTacToe,
         "twenty_questions": TwentyQuestions,
-        "products": Products,
-        "miniwob": MiniWoB,
     },
     one_of=("start",),
 )

@@ -11,6 +11,7 @@ import pytest
 from posttrain.data.schemas import Problem
 from posttrain.learning.episodes.environments.base import Act
 from posttrain.learning.episodes.posed import lacking
+from posttrain.learning.episodes.environments.sandboxed import Sandboxed
 from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
 from posttrain.learning.episodes.script import play_script
 from posttrain.learning.episodes.worlds.base import World
@@ -46,7 +47,13 @@ def total(episode, role="policy"):
     return sum(episode.earned(role))
 
 
-@pytest.fixture(params=WORLDS)
+def _param(kind):
+    # A sandbox for every run of a program: some seconds a test.
+    in_sandbox = issubclass(EPISODE_ENVIRONMENTS.find(kind), Sandboxed)
+    return pytest.param(kind, marks=pytest.mark.slow if in_sandbox else ())
+
+
+@pytest.fixture(params=map(_param, WORLDS))
 def world(request):
     for name, remedy in lacking(EPISODE_ENVIRONMENTS.parts[request.param]):
         pytest.skip(f"{name} is not installed: {remedy}")
