@@ -77,15 +77,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         # Files that others make meanwhile are none of ours.
         tempfile.tempdir = folder
-        found = counted(options.episodes, options.minutes * 60)
+        adopt_orphans()
+        found = counted(holding(), options.episodes, options.minutes * 60)
+    found["not measured"] = _absent()
     options.out.write_text(json.dumps({"machine": described(threads=1), **found}, indent=1) + "\n")
     print(json.dumps(found, indent=1))
 
 
-def counted(episodes: int, seconds: float) -> dict[str, Any]:
+def counted(environments: Sequence[Environment], episodes: int, seconds: float) -> dict[str, Any]:
     """Play and count.
 
     Args:
+        environments: What is played.
         episodes: How many in all.
         seconds: After these no further hundred is begun.
 
@@ -93,8 +96,6 @@ def counted(episodes: int, seconds: float) -> dict[str, Any]:
         How many were played of each kind, how they ended, what was held before and after.
 
     """
-    adopt_orphans()
-    environments = holding()
     ends: Counter[str] = Counter()
     played: Counter[str] = Counter()
     for environment in environments:
@@ -114,7 +115,6 @@ def counted(episodes: int, seconds: float) -> dict[str, Any]:
     return {
         "episodes": sum(played.values()),
         "of": dict(played),
-        "not measured": _absent(),
         "how they ended": dict(ends),
         "minutes": round((time.perf_counter() - begun) / 60, 1),
         "held after the first": asdict(before),
