@@ -3,7 +3,12 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from posttrain.learning.episodes.environments.base import Act, Environment, EpisodeState
+from posttrain.learning.episodes.environments.base import (
+    Act,
+    Environment,
+    EpisodeState,
+    Situation,
+)
 from posttrain.learning.episodes.episode import End, Episode
 from posttrain.stage.seeds import purpose_seed
 
@@ -15,7 +20,13 @@ Speak = Callable[[EpisodeState, str], str]
 
 
 def play_script(
-    environment: Environment, problem: "Problem", speak: Speak, *, seed: int, most_turns: int
+    environment: Environment,
+    problem: "Problem",
+    speak: Speak,
+    *,
+    seed: int,
+    most_turns: int,
+    heard: Callable[[Situation], None] | None = None,
 ) -> Episode:
     """Play one episode by a script, as `play` does by policies.
 
@@ -25,6 +36,7 @@ def play_script(
         speak: Speaks for every role.
         seed: All that the environment draws depends on it and the problem.
         most_turns: The episode ends after so many.
+        heard: Is told every situation as it comes, the first one too.
 
     Returns:
         The episode, which has no tokens.
@@ -32,13 +44,16 @@ def play_script(
     """
     situation = environment.start(problem, purpose_seed(seed, "start", problem.id))
     situations, log = [situation], list[tuple[Act, ...]]()
+    hear = heard or (lambda _: None)
     try:
+        hear(situation)
         while situation.asks and len(log) < most_turns:
             state = situation.state
             acts = tuple(Act(ask.role, speak(state, ask.role)) for ask in situation.asks)
             situation = environment.step(state, acts, purpose_seed(seed, "turn", len(log)))
             log.append(acts)
             situations.append(situation)
+            hear(situation)
     finally:
         environment.close(situation.state)
     end: End = "failed" if situation.failed else "turns" if situation.asks else "over"

@@ -4,6 +4,7 @@ Reads the JSON that an evaluation writes by its documented keys, without importi
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +45,16 @@ class Share:
         high = self.value if self.high is None else self.high
         return "up" if low > 0 else "down" if high < 0 else ""
 
+    @property
+    def bounded(self) -> bool:
+        """Whether it has an interval; the mean of a single problem has none."""
+        return (
+            self.low is not None
+            and self.high is not None
+            and math.isfinite(self.low)
+            and math.isfinite(self.high)
+        )
+
     def __str__(self) -> str:
         if self.low is None or self.high is None:
             return f"{self.value:.1%}"
@@ -69,6 +80,30 @@ class Gain:
 
 
 @dataclass(frozen=True)
+class EpisodeMeans:
+    """What the episodes of a policy were: means, and the share of each way in which they ended."""
+
+    turns: Share
+    tokens_drawn: Share
+    tokens_read: Share
+    facts: dict[str, Share]
+    ends: dict[str, Share]
+    score: Share | None = None
+
+    def columns(self) -> dict[str, Share]:
+        """Return the means that are no shares, by what stands above them."""
+        score = {} if self.score is None else {"mean score": self.score}
+        counts = {name.replace("_", " "): mean for name, mean in self.facts.items()}
+        tokens = {"tokens drawn": self.tokens_drawn, "tokens read": self.tokens_read}
+        return {**score, "turns": self.turns, **counts, **tokens}
+
+    def __str__(self) -> str:
+        """Say it in a line."""
+        means = [f"{name} {mean.value:.3g}" for name, mean in self.columns().items()]
+        return ", ".join([*means, *(f"{end} {share}" for end, share in self.ends.items())])
+
+
+@dataclass(frozen=True)
 class EvaluatedPolicy:
     """One policy in the headline table; the last of `pass_at` and `best_of` has the most tries."""
 
@@ -82,6 +117,7 @@ class EvaluatedPolicy:
     by_difficulty: tuple[SliceShare, ...] = ()
     solve_histogram: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
+    episodes: EpisodeMeans | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +135,23 @@ class Evaluation:
     def warnings(self) -> list[str]:
         """What should be seen before the figures."""
         return [sentence for policy in self.policies for sentence in policy.warnings]
+
+    @property
+    def episodes(self) -> dict[str, EpisodeMeans]:
+        """What the episodes of each policy were; none where nothing was played."""
+        return {each.name: each.episodes for each in self.policies if each.episodes}
+
+    @property
+    def means(self) -> list[str]:
+        """What is averaged over episodes, of any policy."""
+        return list(
+            dict.fromkeys(name for each in self.episodes.values() for name in each.columns())
+        )
+
+    @property
+    def ends(self) -> list[str]:
+        """How episodes ended, of any policy."""
+        return list(dict.fromkeys(end for each in self.episodes.values() for end in each.ends))
 
     def styled(self) -> Iterator[tuple[EvaluatedPolicy, str]]:
         """Each policy with the name of its color."""

@@ -45,7 +45,8 @@ def _policies(report: Evaluation) -> Table:
         table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
     for policy in report.policies:
         table.add_row(*_cells(policy, last, over=_crosses(report)))
-    _write_below(table, report.warnings)
+    played = [f"{name}: {means}" for name, means in report.episodes.items()]
+    _write_below(table, [*played, *report.warnings])
     return table
 
 

@@ -1,0 +1,72 @@
+"""A picture of what RL learned by playing: SFT and RL by world and seed, between the bounds."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from posttrain.views.report.charts import Dot, Line, Mark, Text
+from posttrain.views.report.templates import template
+
+WIDTH, LEFT, RIGHT, ROW, GAP, TOP, BOTTOM = 720, 130, 24, 15, 16, 34, 30
+_STYLE = """
+text { font: 12px system-ui, sans-serif; fill: #5d6570; } text.name { fill: #1d2127; font-weight: 600; }
+.rule { stroke: #e4e1db; } .bound { stroke: #7b8794; stroke-dasharray: 3 3; stroke-width: 1.5; }
+.c1 { fill: #7b8794; stroke: #7b8794; } .c2 { fill: #2f6fde; stroke: #2f6fde; }
+.span { stroke-width: 4; stroke-linecap: round; opacity: .45; }
+.paper { fill: #fbfaf8; }
+@media (prefers-color-scheme: dark) {
+  text { fill: #9aa3ae; } text.name { fill: #e8eaed; } .rule { stroke: #2d333b; } .paper { fill: #14171b; }
+  .c1 { fill: #8f9ba8; stroke: #8f9ba8; } .c2 { fill: #6ea4ff; stroke: #6ea4ff; }
+}
+"""  # noqa: E501 - a style sheet
+
+
+def drawn(figures: Mapping[str, Any]) -> str:
+    """Draw the figures as one SVG.
+
+    Args:
+        figures: By name of a recipe: its bounds and seeds, as `benchmarks.play` keeps them.
+
+    Returns:
+        The picture: a row for each seed, SFT in gray and RL in blue with their 95% intervals, and
+        dashed lines where the random player and the script are.
+
+    """
+    marks: list[Mark] = []
+    y = float(TOP)
+    for name, each in figures.items():
+        height = ROW * len(each["seeds"])
+        marks.append(Text("name", LEFT - 12, y + height / 2 + 4, name, "end"))
+        for by in ("random", "script"):
+            x = _across(each[by]["solved"])
+            marks.append(Line("bound", x, y - 4, x, y + height + 2))
+        for place, told in enumerate(each["seeds"].values()):
+            middle = y + ROW * (place + 0.5)
+            for policy, style in (("sft", "c1"), ("rl", "c2")):
+                value, low, high = told[policy]
+                marks.append(Line(f"span {style}", _across(low), middle, _across(high), middle))
+                marks.append(Dot(style, _across(value), middle, 3.5))
+        y += height + GAP
+    bottom = y - GAP + 8
+    grid: list[Mark] = []
+    for tick in range(0, 101, 20):
+        x = _across(tick / 100)
+        grid.append(Line("rule", x, TOP - 6, x, bottom))
+        grid.append(Text("tick", x, bottom + 16, f"{tick}%", "middle"))
+    legend: list[Mark] = [
+        Dot("c1", LEFT, 14, 4), Text("tick", LEFT + 9, 18, "after SFT"),
+        Dot("c2", LEFT + 90, 14, 4), Text("tick", LEFT + 99, 18, "after RL"),
+        Line("bound", LEFT + 170, 8, LEFT + 170, 20),
+        Text("tick", LEFT + 179, 18, "random player, and script; a row is a seed, bars are 95%"),
+    ]  # fmt: skip
+    mark = template("charts.html").module.mark
+    body = "".join(str(mark(each)).strip() for each in [*grid, *marks, *legend])
+    height = bottom + BOTTOM
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img"'
+        f' aria-label="Success after SFT and after RL"><style>{_STYLE}</style>'
+        f'<rect class="paper" width="{WIDTH}" height="{height:g}" rx="8"/>{body}</svg>\n'
+    )
+
+
+def _across(share: float) -> float:
+    return LEFT + (WIDTH - RIGHT - LEFT) * share
