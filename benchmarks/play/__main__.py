@@ -95,6 +95,8 @@ def copy_project(root: Path) -> None:
             target = root / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, target)
+    # A project is a repository.
+    subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
 
 
 def set_seed(recipe: Path, seed: int) -> None:

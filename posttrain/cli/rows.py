@@ -41,6 +41,7 @@ class Request:
     mode: "Mode | None"
     origins: Sequence[str]
     head: int
+    turns: bool
     as_json: bool
     out: Path | None
     ledger_at: str | None
@@ -68,6 +69,11 @@ class Request:
 @click.option(
     "--head", type=click.IntRange(min=0), default=5, show_default=True, help="Rows to print."
 )
+@click.option(
+    "--turns",
+    is_flag=True,
+    help="Of rollouts: print each turn by turn, what was read and what was drawn.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines instead of tables.")
 @click.option(
     "-o",
@@ -89,10 +95,13 @@ def rows(**options: Any) -> None:
       posttrain rows data/balance/traces.parquet --where "source = 'chain_sum'" --trace
       posttrain rows data/evaluate/completions.parquet --where "score < 1" --trace family
       posttrain rows data/balance/traces.parquet --trace --from "synthesize: difficulty = 2"
+      posttrain rows data/rl/rollouts.parquet --where "step = 40 and reward < 1" --turns
       posttrain rows data/import_chats/traces.parquet --trace     to the lines of your own file
 
     """
     request = Request(**options)
+    if request.turns and (request.mode or request.as_json):
+        raise UserError("--turns is for reading: leave out --trace and --json")
     if request.origins and request.mode is None:
         raise UserError("--from needs --trace: it looks at the rows' ancestors")
     root = workspace_root(request.ledger_at)
@@ -170,6 +179,11 @@ def _deliver(
         return
     width = shutil.get_terminal_size().columns
     click.echo(_heading(chosen.len(), table.path, table.maker, width))
+    if request.turns:
+        from posttrain.cli.row_turns import print_turns
+
+        print_turns(head, Path(request.table))
+        return
     _print_rows(head)
     for step in found.steps if found else ():
         heading = _heading(step.numbers.len(), step.table.path, step.table.maker, width)

@@ -5,9 +5,12 @@ import sys
 from os import terminal_size
 
 import polars as pl
+import pytest
 
+from posttrain.cli.row_turns import print_turns
 from posttrain.cli.rows import _heading, _print_rows
 from posttrain.provenance.lineage.graph import Node
+from posttrain.stage.errors import UserError
 
 
 def maker(**params):
@@ -61,3 +64,30 @@ def test_rows_fit_the_terminal(monkeypatch, capsys):
         "id      '" + "x" * 21, "prompt  '" + "x" * 21, "text    '" + "x" * 21,
         "", "id      'y\\n'", "prompt  'y\\n'", "text    'y\\n'",
     ]  # fmt: skip
+
+
+def test_rollouts_are_shown_turn_by_turn(tmp_path, capsys):
+    spans = [
+        {"begin": 0, "end": 2, "turn": 0, "drawn": False},
+        {"begin": 2, "end": 3, "turn": 0, "drawn": True},
+        {"begin": 3, "end": 4, "turn": 1, "drawn": False},
+        {"begin": 4, "end": 6, "turn": 1, "drawn": True},
+    ]
+    row = {
+        "id": "ab", "step": 3, "role": "policy", "token_ids": [7, 8, 9, 10, 11, 12], "end": "over",
+        "spans": spans, "turns": [{"earned": 0.25, "key": "k1"}, {"earned": 0.0, "key": "k2"}],
+        "advantages": [0.5, -1.0, -2.0], "trained": True, "reward": 0.25,
+    }  # fmt: skip
+    print_turns(pl.DataFrame([row]), tmp_path / "rollouts.parquet")
+    said = capsys.readouterr()
+    title, *lines = said.out.splitlines()
+    assert title == "ab: step 3, reward 0.25, ended: over, learned from"
+    assert [" ".join(line.split()) for line in lines] == [
+        "policy reads 7 8 (2 tokens)",
+        "policy 9 (1 token, earned 0.25, advantage +0.50, at k1)",
+        "policy reads 10 (1 token)",
+        "policy 11 12 (2 tokens, advantage -1.50, at k2)",
+    ]
+    assert "shown by their numbers" in said.err
+    with pytest.raises(UserError, match="no table of rollouts: it has no column role"):
+        print_turns(pl.DataFrame({"id": ["ab"]}), tmp_path / "problems.parquet")
