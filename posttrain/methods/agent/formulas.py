@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from posttrain.methods.formula import FormulaRollouts, clipped_gain, deviation, mean
+from posttrain.methods.formula import FormulaRollouts, clipped_gain, deviation, mean, whitened
 
 
 def paid(rows: FormulaRollouts, i: int) -> list[float]:
@@ -67,3 +67,81 @@ def gigpo(rows: FormulaRollouts) -> Tensor:
         return -clipped_gain(rows.ratio(i), a, 0.2, 0.2) + 0.01 * rows.k3(i)
 
     return rows.over_tokens(loss)
+
+
+def webagent_r1(rows: FormulaRollouts) -> Tensor:
+    """M-GRPO: the mean over episodes of the mean over turns of the mean over a turn's tokens."""
+    a = rows.standardized()
+
+    def of_row(i: int) -> Tensor:
+        loss = -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2)
+        spans = [span for span in rows.stored[i]["spans"] if span["drawn"]]
+        turns = loss.split([span["end"] - span["begin"] for span in spans])
+        return torch.stack([turn.mean() for turn in turns]).mean()
+
+    return torch.stack([of_row(i) for i in rows.chosen]).mean()
+
+
+def gae(rewards: list[float], values: list[float], lam: float) -> list[float]:
+    """Σ λ^k δ, δ = r + V of the next - V, the last one's next worth nothing."""
+    found, ahead, following = [], 0.0, 0.0
+    for reward, value in zip(reversed(rewards), reversed(values), strict=True):
+        ahead = reward + following - value + lam * ahead
+        following = value
+        found.append(ahead)
+    return found[::-1]
+
+
+def turn_ppo(rows: FormulaRollouts) -> Tensor:
+    """Turn-PPO: GAE over turns, the critic read where each begins, λ 0.95, whitened over tokens."""
+    per_token = []
+    for i in range(len(rows.reward)):
+        begins, place = [], 0
+        for span in rows.stored[i]["spans"]:
+            if span["drawn"]:
+                begins.append(place)
+                place += span["end"] - span["begin"]
+        values = rows.values[i].tolist()
+        found = gae(paid(rows, i), [values[begin] for begin in begins], 0.95)
+        per_token.append(by_tokens(rows, i, found))
+    a = whitened(per_token, less=1)
+    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
+
+
+def dense_turns(rows: FormulaRollouts) -> Tensor:
+    """PPO over tokens, each turn paid at its last one, λ 0.95, whitened."""
+    per_token = []
+    for i in range(len(rows.reward)):
+        sizes = [span["end"] - span["begin"] for span in rows.stored[i]["spans"] if span["drawn"]]
+        rewards = [
+            reward * (place == size - 1)
+            for reward, size in zip(paid(rows, i), sizes, strict=True)
+            for place in range(size)
+        ]
+        found = gae(rewards, rows.values[i].tolist(), 0.95)
+        per_token.append(torch.tensor(found, dtype=torch.float64))
+    a = whitened(per_token, less=1)
+    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
+
+
+def open_agentrl(rows: FormulaRollouts) -> Tensor:
+    """GRPO-TCR: DAPO's loss, with the longest that of all turns together."""
+    buffer = max(1, round(rows.limit / 5))
+    excess = [max(0, rows.length(i) - (rows.limit - buffer)) for i in range(len(rows.reward))]
+    shaped = [r - min(1.0, over / buffer) for r, over in zip(rows.reward, excess, strict=True)]
+    a = rows.standardized(rewards=shaped)
+    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.28))
+
+
+def igpo(rows: FormulaRollouts) -> Tensor:
+    """Gains of turns and the outcome, standardized over all turns of a group, then added up."""
+    rewards = []
+    for i in range(len(rows.reward)):
+        sizes = [span["end"] - span["begin"] for span in rows.stored[i]["spans"] if span["drawn"]]
+        tokens = torch.tensor(rows.stored[i]["token_rewards"], dtype=torch.float64)
+        rewards.append([float(turn.sum()) for turn in tokens.split(sizes)])
+    step = among_like(rows, rewards, lambda *_: 0, 1e-6)
+    a = [by_tokens(rows, i, returns(turns, 1.0)) for i, turns in enumerate(step)]
+    return rows.over_answers(
+        lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2) + 0.001 * rows.k3(i)
+    )

@@ -258,6 +258,6 @@ def _formula_rows(
         group=[row["group"] for row in stored],
         chosen=[place for place, row in enumerate(stored) if row["group"] in update.groups],
         values=[torch.tensor(values.get(tuple(row["token_ids"]), ())).double() for row in stored],
-        limit=run.config.limit or 0,
+        limit=run.config.longest or 0,
         stored=stored,
     )

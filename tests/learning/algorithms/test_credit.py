@@ -167,6 +167,28 @@ def test_turns_are_compared_with_turns_from_the_same_state(choose):
     )
 
 
+def test_turns_are_compared_with_any_turn_and_their_advantages_add_up(choose):
+    algorithm = choose(
+        "default",
+        advantage={"kind": "turns", "like": "any", "gamma": 0.5, "discounted": "advantages"},
+    )
+    found = advantages(algorithm, RolloutBatch(**TURNS)).advantages_BT
+    # The mean of .2, .8 and .4 is 7/15: -4/15, 5/15 and -1/15; the first one gets half the second.
+    expected = torch.tensor([[-1.5 / 15, 0.0, 5 / 15], [-1 / 15, -1 / 15, 0.0]])
+    torch.testing.assert_close(found, expected)
+
+
+def test_all_turns_weigh_the_same(choose):
+    from posttrain.learning.algorithms.token_weights.turn import TurnWeight
+
+    turn_BT = torch.tensor([[0, 0, 0, -1, 1], [0, 1, 1, 2, -1]])
+    rollouts = RolloutBatch(torch.zeros(2), torch.zeros(2), turn_BT=turn_BT)
+    found = TurnWeight().of_generation(rollouts, torch.zeros(2, 5))
+    # Four tokens: two for each of two turns. Four thirds for each of three turns.
+    expected = [[2 / 3] * 3 + [0.0, 2.0], [4 / 3, 2 / 3, 2 / 3, 4 / 3, 0.0]]
+    torch.testing.assert_close(found, torch.tensor(expected))
+
+
 def test_a_turn_as_one_action_of_a_critic(choose):
     values = torch.tensor([[0.1, 9.0, 0.6], [0.3, 9.0, 0.0]])
     turns = {"kind": "gae", "unit": "turn", "gamma": 0.5, "lam": 0.5, "whiten": "none"}

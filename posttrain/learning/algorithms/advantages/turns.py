@@ -16,15 +16,19 @@ if TYPE_CHECKING:
 class TurnAdvantage(GroupRelative):
     """Credit by turns: each turn's discounted rewards against those of its like in the group."""
 
-    SOURCE = "GiGPO, arXiv 2505.10978, for turns from one state"
+    SOURCE = "GiGPO, arXiv 2505.10978, for turns from one state; IGPO, arXiv 2510.14967, for all"
     CREDITS: ClassVar[frozenset[str]] = frozenset({"turn"})
 
     kind: Literal["turns"] = "turns"
     """Compare the turns of the rollouts of one problem with each other."""
-    like: Literal["turn", "state"] = "turn"
-    """A turn is compared with the same turn of its group, or with turns from the same state."""
+    like: Literal["turn", "state", "any"] = "turn"
+    """A turn is compared with the same turn of its group, with turns from the same state, or with
+    any turn of its group."""
     gamma: float = Field(default=1.0, ge=0.0, le=1.0)
     """Discount, per turn, of the rewards that follow a turn; 0 pays a turn its own reward only."""
+    discounted: Literal["rewards", "advantages"] = "rewards"
+    """What is added up over the turns that follow: rewards, and the sums are compared; or the
+    advantages that each turn has by its own reward."""
     episode_weight: float = Field(default=0.0, ge=0.0)
     """Weight of the whole rollout's own advantage, added to those of its turns."""
 
@@ -52,14 +56,18 @@ class TurnAdvantage(GroupRelative):
         rewards_B = self._less_costs(rewards_B, rollouts, costs)
         index_BK = torch.arange(rewards_BK.shape[1], device=rewards_BK.device).expand_as(rewards_BK)
         taken_BK = index_BK <= turn_BT.amax(-1, keepdim=True)
-        returns_BK = discounted_returns(rewards_BK, taken_BK, gamma=self.gamma)
+        compared_BK = rewards_BK
+        if self.discounted == "rewards":
+            compared_BK = discounted_returns(rewards_BK, taken_BK, gamma=self.gamma)
         counted_BK = taken_BK if include_B is None else taken_BK & include_B[:, None]
         like_BK = index_BK
         if self.like == "state":
             like_BK = needed(rollouts.state_BK, "state_BK", "credit by state")
+        if self.like == "any":
+            like_BK = torch.zeros_like(index_BK)
         group_BK = rollouts.group_B[:, None].expand_as(rewards_BK)
         advantages_N = group_relative(
-            returns_BK.flatten(),
+            compared_BK.flatten(),
             joint_ids(group_BK.flatten(), like_BK.flatten()),
             baseline=self.baseline,
             scale=self.scale,
@@ -67,6 +75,8 @@ class TurnAdvantage(GroupRelative):
             include_B=counted_BK.flatten(),
         )
         advantages_BK = advantages_N.view_as(rewards_BK)
+        if self.discounted == "advantages":
+            advantages_BK = discounted_returns(advantages_BK, taken_BK, gamma=self.gamma)
         if self.episode_weight:
             whole_B = self._of_rollouts(rewards_B, rollouts, include_B)
             advantages_BK = advantages_BK + self.episode_weight * whole_B[:, None]

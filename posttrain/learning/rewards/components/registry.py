@@ -22,6 +22,9 @@ from posttrain.learning.rewards.components.target_length import TargetLengthComp
 from posttrain.learning.rewards.components.token_log_ratio import TokenLogRatioComponent
 from posttrain.learning.rewards.components.tokens import TokensComponent
 from posttrain.learning.rewards.components.trace_likeness import TraceLikenessComponent
+from posttrain.learning.rewards.components.turn_information_gain import (
+    TurnInformationGainComponent,
+)
 from posttrain.learning.rewards.components.verifier import VerifierComponent
 from posttrain.stage.slots import Slot
 
@@ -41,6 +44,7 @@ COMPONENTS = Slot(
         "moving_average": MovingAverageComponent,
         "embedding": EmbeddingComponent,
         "information_gain": InformationGainComponent,
+        "turn_information_gain": TurnInformationGainComponent,
         "repetition": RepetitionComponent,
         "stored": StoredComponent,
         "trace_likeness": TraceLikenessComponent,
