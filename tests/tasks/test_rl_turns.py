@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from itertools import pairwise
 from random import Random
 from statistics import mean, stdev
 
@@ -21,7 +22,7 @@ from posttrain.data.schemas import (
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.episodes.worlds.bandit import Bandit
 from posttrain.learning.models.build import build_llama
-from posttrain.learning.models.load import save_policy
+from posttrain.learning.models.load import load_policy, save_policy
 from posttrain.learning.models.logprobs import wanted_logprobs
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.stage.context import StageContext
@@ -58,7 +59,11 @@ def inputs(tmp_path_factory):
         optimizer.step()
         optimizer.zero_grad()
     save_policy(model, tokenizer, folder / "policy")
-    return {"policy": folder / "policy", "problems": folder / "problems.parquet"}
+    return {
+        "policy": folder / "policy",
+        "problems": folder / "problems.parquet",
+        "references.start": folder / "policy",
+    }
 
 
 @pytest.fixture
@@ -188,6 +193,48 @@ def test_a_token_is_one_action_of_the_critic_and_what_is_read_costs_nothing(play
         assert row["advantages"] == pytest.approx(expected[::-1], abs=1e-6)
         lengths |= {*sizes}
     assert len(lengths) > 1
+
+
+def test_a_turn_is_paid_by_how_much_likelier_the_answer_became(played, inputs):
+    """IGPO, equation 4: of what is read before a turn and before the next one."""
+    gain = {"kind": "turn_information_gain", "model": "start", "fact": "presses"}
+    rows, _ = played(
+        reward={"components": {"earned": {"kind": "earned"}, "gain": gain}},
+        advantage={"kind": "turns", "like": "any", "discounted": "advantages"},
+    )
+    policy = load_policy(inputs["policy"])
+    # The bandit's fact that all episodes share stands for an answer.
+    told = policy.tokenizer.encode("4", add_special_tokens=False)
+    paid = []
+    for row in rows:
+        likely = []
+        for span in row["spans"]:
+            if span["drawn"]:
+                ids = torch.tensor([[*row["token_ids"][: span["begin"]], *told]])
+                with torch.no_grad():
+                    logits = policy.model(input_ids=ids).logits[0]
+                each = logits.log_softmax(-1)[:-1].gather(1, ids[0, 1:, None])[-len(told) :]
+                likely.append(float(each.mean().exp()))
+        gains = [after - before for before, after in pairwise(likely)] + [0.0]
+        assert dict(scores(row))["gain"] == pytest.approx(likely[-1] - likely[0], abs=1e-5)
+        pairs = zip(row["turns"], gains, strict=True)
+        paid.append([turn["earned"] + gained for turn, gained in pairs])
+        drawn = [span for span in row["spans"] if span["drawn"]]
+        tokens = iter(row["token_rewards"])
+        by_turn = [
+            sum(next(tokens) for _ in range(span["end"] - span["begin"])) for span in drawn
+        ]
+        assert by_turn == pytest.approx(paid[-1], abs=1e-5)
+    assert max(max(each) - min(each) for each in paid) > 1e-3
+    centered, _ = relative(
+        rows, paid, lambda *_: 0, lambda numbers: [x - mean(numbers) for x in numbers]
+    )
+    sums = [[sum(turns[k:]) for k in range(len(turns))] for turns in centered]
+    held_against(rows, sums)
+
+
+def scores(row):
+    return [(each["name"], each["value"]) for each in row["components"]]
 
 
 def test_the_horizon_grows_by_a_schedule(played):
