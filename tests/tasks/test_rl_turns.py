@@ -221,9 +221,7 @@ def test_a_turn_is_paid_by_how_much_likelier_the_answer_became(played, inputs):
         paid.append([turn["earned"] + gained for turn, gained in pairs])
         drawn = [span for span in row["spans"] if span["drawn"]]
         tokens = iter(row["token_rewards"])
-        by_turn = [
-            sum(next(tokens) for _ in range(span["end"] - span["begin"])) for span in drawn
-        ]
+        by_turn = [sum(next(tokens) for _ in range(span["end"] - span["begin"])) for span in drawn]
         assert by_turn == pytest.approx(paid[-1], abs=1e-5)
     assert max(max(each) - min(each) for each in paid) > 1e-3
     centered, _ = relative(

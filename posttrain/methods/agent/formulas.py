@@ -130,7 +130,7 @@ def open_agentrl(rows: FormulaRollouts) -> Tensor:
     excess = [max(0, rows.length(i) - (rows.limit - buffer)) for i in range(len(rows.reward))]
     shaped = [r - min(1.0, over / buffer) for r, over in zip(rows.reward, excess, strict=True)]
     a = rows.standardized(rewards=shaped)
-    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.28))
+    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.315))
 
 
 def igpo(rows: FormulaRollouts) -> Tensor:
