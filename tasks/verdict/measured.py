@@ -42,6 +42,7 @@ class Measured(NamedTuple):
             **{f"best_of_{each['k']}": each["value"] for each in report["best_of"]},
             "majority": report["majority"]["value"],
             **{name: report[name] for name in ("mean_length", "truncation_rate", "format_rate")},
+            **_of_episodes(report.get("episodes")),
         }
         if metric not in known:
             raise UserError(
@@ -95,6 +96,14 @@ def read_measured(inputs: Mapping[str, Path], arms: tuple[str, ...], seeds: int)
         [_judged(inputs[f"completions.seed_{n}"]) for n in numbers],
         {arm: [read_table(inputs[f"curves.{arm}_{n}"], CURVE) for n in numbers] for arm in arms},
     )
+
+
+def _of_episodes(report: Mapping[str, Any] | None) -> dict[str, float]:
+    """What the episodes of a policy were, where it played: score, turns, and what was counted."""
+    if report is None:
+        return {}
+    found = {name: report[name] for name in ("score", "turns") if report[name] is not None}
+    return {name: each["value"] for name, each in (report["facts"] | found).items()}
 
 
 def curve_value(curve: pl.DataFrame, metric: str, at: str, arm: str) -> float:

@@ -10,6 +10,7 @@ from posttrain.data.tables import write_table
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.verdict.config import VerdictConfig
+from tasks.verdict.measured import Measured
 from tasks.verdict.stage import run
 
 HIGHER = {"metric": "pass_at_1", "is": "higher", "margin": 0.05}
@@ -238,3 +239,21 @@ def test_a_metric_that_is_none_is_one_sentence(judge):
         judge([0.6] * 2, [0.4] * 2, decide=[{**HIGHER, "metric": "pass_at_2"}])
     with pytest.raises(UserError, match="the curve of ours has no rl/rewards"):
         judge([0.6] * 2, [0.4] * 2, decide=[{**HIGHER, "metric": "rl/rewards"}])
+
+
+def test_what_episodes_earned_and_what_was_counted_may_decide():
+    episodes = {
+        "score": {"value": 0.4},
+        "turns": {"value": 3.0},
+        "facts": {"regret": {"value": 1.5}},
+    }
+    played = {**policy("played", 0.0), "episodes": episodes}
+    unjudged = {**policy("unjudged", 0.0), "episodes": episodes | {"score": None}}
+    measured = Measured(
+        [{"played": played, "unjudged": unjudged, "said": policy("said", 0)}], [], {}
+    )
+    found = [measured.value(name, "played", 0) for name in ("score", "turns", "regret")]
+    assert found == [0.4, 3.0, 1.5]
+    for name in ("unjudged", "said"):
+        with pytest.raises(UserError, match="has no score; take one of"):
+            measured.value("score", name, 0)

@@ -76,7 +76,7 @@ def webagent_r1(rows: FormulaRollouts) -> Tensor:
     def of_row(i: int) -> Tensor:
         loss = -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2)
         spans = [span for span in rows.stored[i]["spans"] if span["drawn"]]
-        turns = loss.split([span["end"] - span["begin"] for span in spans])
+        turns = torch.split(loss, [span["end"] - span["begin"] for span in spans])
         return torch.stack([turn.mean() for turn in turns]).mean()
 
     return torch.stack([of_row(i) for i in rows.chosen]).mean()
@@ -139,7 +139,7 @@ def igpo(rows: FormulaRollouts) -> Tensor:
     for i in range(len(rows.reward)):
         sizes = [span["end"] - span["begin"] for span in rows.stored[i]["spans"] if span["drawn"]]
         tokens = torch.tensor(rows.stored[i]["token_rewards"], dtype=torch.float64)
-        rewards.append([float(turn.sum()) for turn in tokens.split(sizes)])
+        rewards.append([float(turn.sum()) for turn in torch.split(tokens, sizes)])
     step = among_like(rows, rewards, lambda *_: 0, 1e-6)
     a = [by_tokens(rows, i, returns(turns, 1.0)) for i, turns in enumerate(step)]
     return rows.over_answers(
