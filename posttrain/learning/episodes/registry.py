@@ -20,6 +20,7 @@ from posttrain.learning.episodes.worlds.textworld import TextWorld
 from posttrain.learning.episodes.worlds.textarena import TextArena
 from posttrain.learning.episodes.worlds.repair import Repair
 from posttrain.learning.episodes.worlds.sql import Sql
+from posttrain.learning.episodes.worlds.reasoning_gym import GymTries
 from posttrain.learning.episodes.worlds.tictactoe import TicTacToe
 from posttrain.learning.episodes.worlds.twenty_questions import TwentyQuestions
 from posttrain.stage.slots import Slot
@@ -37,6 +38,7 @@ EPISODE_ENVIRONMENTS = Slot(
         "doors": Doors,
         "facts": FactSearch,
         "guess": Guess,
+        "gym_tries": GymTries,
         "household": Household,
         "kuhn": Kuhn,
         "minigrid": MiniGrid,
