@@ -63,5 +63,7 @@ def test_generators_of_several_kinds_are_solved_by_their_own_answers(generator):
 def test_what_the_library_does_not_have_is_refused_in_one_sentence():
     with pytest.raises(UserError, match="no generator 'chain_sun'.*chain_sum"):
         GymTries(generator="chain_sun").pose(Random(0))
+    with pytest.raises(UserError, match="options of 'gcd': .*largest"):
+        GymTries(generator="gcd", options={"largest": 3}).pose(Random(0))
     with pytest.raises(UserError, match="runs the answer as code"):
         GymTries.parse({"generator": "codeio"}, where="world")

@@ -17,6 +17,7 @@ from posttrain.learning.episodes.environments.base import (
     Told,
 )
 from posttrain.learning.episodes.worlds.base import Posed, World, WorldFacts
+from posttrain.stage.errors import UserError, first_line, nearest
 
 _OTHERS = 4
 """Answers to other problems that are kept, for a player who guesses."""
@@ -70,18 +71,8 @@ class GymTries(World):
 
     def pose(self, draw: Random) -> Posed:
         """Draw a problem of the generator; see `World.pose`."""
-        import reasoning_gym
-
-        from posttrain.data.sources.reasoning_gym import ReasoningGymSource
-
-        # Names and options are refused in the sentences of the source.
-        ReasoningGymSource(name=self.generator, options=self.options).check()
-        drawn = reasoning_gym.create_dataset(
-            self.generator, size=1 + _OTHERS, seed=draw.getrandbits(31), **self.options
-        )
-        entry, *others = (
-            json.loads(json.dumps(drawn[at], default=str)) for at in range(len(drawn))
-        )
+        drawn = _drawn(self.generator, draw.getrandbits(31), self.options)
+        entry, *others = (json.loads(json.dumps(each, default=str)) for each in drawn)
         facts = {"entry": entry, "others": [str(other["answer"]) for other in others]}
         return Posed(entry["question"].strip(), {**facts, "left": self.tries, "told": self.told})
 
@@ -105,6 +96,21 @@ class GymTries(World):
     def random_move(self, state: EpisodeState, role: str, draw: Random) -> str:  # noqa: ARG002
         """Give the answer to another problem; see `World.random_move`."""
         return str(draw.choice(state["others"]))
+
+
+def _drawn(generator: str, seed: int, options: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    import reasoning_gym
+    from reasoning_gym.factory import DATASETS
+
+    if generator not in DATASETS:
+        raise UserError(
+            f"reasoning-gym has no generator '{generator}'{nearest(generator, DATASETS)}"
+        )
+    try:
+        drawn = reasoning_gym.create_dataset(generator, size=1 + _OTHERS, seed=seed, **options)
+    except (TypeError, AssertionError, ValueError) as error:
+        raise UserError(f"options of '{generator}': {first_line(error)}; mend them") from None
+    return [drawn[at] for at in range(1 + _OTHERS)]
 
 
 def _scored(answer: str, entry: Mapping[str, Any]) -> float:
