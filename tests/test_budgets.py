@@ -54,7 +54,6 @@ KEPT_APART = {
     "posttrain.learning.rewards.on_ray": "verifying on a cluster is no part of sampling",
     "posttrain.learning.rl.draw_config": "the config of RL would import more than fifteen modules",
     "posttrain.backends.sandbox.gym_scores": "it is sent into a sandbox, and runs there alone",
-    "posttrain.learning.rl.tools": "the stage of RL would import more than fifteen modules",
     "posttrain.operations.maintenance.checks.artifacts": "the workspace is not the cache",
     "posttrain.operations.schedule.policy": "a pure function of times",
     "posttrain.pipeline.execution.local": "one of two ways to run a DAG; prefect is the other",

@@ -12,7 +12,7 @@ from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.generation import with_limit
 from posttrain.learning.rl.loop import train
 from posttrain.learning.rl.state import RlState, start_state
-from posttrain.learning.rl.tools import open_workbench
+from posttrain.learning.rl.tools import open_tools
 from posttrain.learning.training.progress import run_identity
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -50,10 +50,8 @@ def run(
         policy=before,
         verifiers=inputs.get("verifiers"),
     )
-    with open_workbench(
-        config.engine, config.reward, policy, learner, context, inputs=inputs
-    ) as bench:
-        state = start_state(config, pool, learner, bench, context)
+    with open_tools(config.engine, config.reward, policy, learner, context, inputs=inputs) as tools:
+        state = start_state(config, pool, learner, *tools, context)
         train(state, context=context, checkpointer=checkpointer)
 
     learner.finish()

@@ -4,6 +4,7 @@ Called with one JSON argument: task, config, inputs, outputs, folder, and kills,
 
     step N       after the N-th finished step
     update N     after the N-th optimizer update
+    turn N       in the middle of a round of episodes: after the N-th step of the environment
     fsync N      at the N-th fsync, which is in the middle of writing a checkpoint
     share X      after the share X of the time that the whole run took, wherever that is, or
                  earlier where that is too late
@@ -78,17 +79,20 @@ def attempt(job, folder, kill, whole_seconds=0.0):
     os.fsync = counted(lambda _handle: None, at if kind == "fsync" else 0, before=True)
     if kind == "update":
         Optimizer.step = counted(Optimizer.step, at, before=False)
+    config = importlib.import_module(f"tasks.{job['task']}").TASK.config(**job["config"])
+    if kind == "turn":
+        played = type(config.producer.environment)
+        played.step = counted(played.step, at, before=False)
     if kind == "share":
         # The signal's own action ends the process at that instant, whatever it is doing.
         signal.setitimer(signal.ITIMER_REAL, at * whole_seconds)
     try:
         stage = importlib.import_module(f"tasks.{job['task']}.stage")
-        task = importlib.import_module(f"tasks.{job['task']}").TASK
         scratch = folder / "scratch"
         context = StageContext(seed=0, threads=1, device="cpu", scratch=scratch, emit=emit)
         inputs = {name: Path(path) for name, path in job["inputs"].items()}
         outputs = {name: folder / name for name in job["outputs"]}
-        stage.run(task.config(**job["config"]), inputs, outputs, context)
+        stage.run(config, inputs, outputs, context)
     except BaseException:  # noqa: BLE001 - the boundary of a forked process: it must not return
         traceback.print_exc()
         os._exit(1)

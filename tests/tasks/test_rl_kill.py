@@ -1,9 +1,13 @@
 """Real kills of RL, in the middle of a generation's updates too: the same bytes in the end."""
 
+import json
 import random
 
 import pytest
 
+from posttrain.data.schemas import IDENTITY, PROBLEMS, Problem, problems_table, with_row_ids
+from posttrain.data.tables import write_table
+from posttrain.learning.episodes.worlds.guess import Guess
 from posttrain.stage.context import StageContext
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
@@ -24,14 +28,17 @@ SEVERAL_UPDATES = BASE | {
     "draw": {"train_on": "all"},
     "stop": {"metric": "rl/reward", "patience": 50, "keep": "best"},
 }
+CORRECTED = {
+    "old_policy": "recomputed",
+    "token_weights": {"importance": {"bound": "truncate", "high": 2.0}},
+}
 ONE_STEP_OFF = BASE | {
     "staleness": 1,
     "algorithm": {
         "advantage": {"kind": "gae", "lam": 0.9},
         "critic": {},
         "regularizers": {"kl": {"coefficient": 0.05}},
-        "old_policy": "recomputed",
-        "token_weights": {"importance": {"bound": "truncate", "high": 2.0}},
+        **CORRECTED,
     },
     "reference": {"kind": "ema", "decay": 0.9},
     "draw": {
@@ -59,6 +66,11 @@ SEVERAL_REWARDS = BASE | {
         "bonus_may_outweigh": True,
     },
 }
+# Nobody guesses right here: what is said is paid by its length.
+EPISODES = SEVERAL_REWARDS | {
+    "max_tokens": 6,
+    "producer": {"kind": "episodes", "environment": "guess", "most_turns": 3},
+}
 CONFIGS = {
     "several_updates": SEVERAL_UPDATES,
     "one_step_off": ONE_STEP_OFF,
@@ -75,6 +87,21 @@ def inputs(guesser, coins_path, tmp_path_factory):
     return {**given, "solve_rates": probed["solve_rates"]}
 
 
+@pytest.fixture(scope="module")
+def guessing(guesser, tmp_path_factory):
+    """Problems of the world of guesses, for a policy that has never heard of them."""
+    world, draw = Guess(guesses=3), random.Random(0)
+    posed = [world.pose(draw) for _ in range(20)]
+    problems = [
+        Problem("guess", prompt, str(facts["hidden"]), 1, "played",
+                metadata=json.dumps({"guess": facts}))
+        for prompt, facts in posed
+    ]  # fmt: skip
+    path = tmp_path_factory.mktemp("guessing") / "problems.parquet"
+    write_table(with_row_ids(problems_table(problems), IDENTITY["problems"]), path, PROBLEMS)
+    return {"policy": guesser, "problems": path}
+
+
 OUTPUTS = ["policy", "rollouts", "curve", "report"]
 
 
@@ -85,6 +112,33 @@ def test_a_kill_leaves_no_trace(inputs, tmp_path, kill_runs, name):
     per_update = 2 if name == "one_step_off" else 1
     kills = [("update", 4 * per_update), ("update", 6 * per_update), ("fsync", 20), ("step", 3)]
     job = {"task": "rl", "config": CONFIGS[name], "inputs": inputs, "outputs": OUTPUTS}
+    kill_runs(tmp_path, kills, **job)
+
+
+# 6 problems and 4 episodes of each, 3 turns: a step has 72 steps of the environment.
+@pytest.mark.parametrize(
+    "kills",
+    [
+        [("turn", 5), ("turn", 2 * 72 + 30)],
+        pytest.param(
+            [("turn", at) for at in (1, 72, 73, 100, 200, 359)]
+            + [("share", at) for at in (0.2, 0.35, 0.5, 0.65, 0.8, 0.95)],
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["two", "many"],
+)
+def test_a_kill_in_the_middle_of_episodes_leaves_no_trace(guessing, tmp_path, kill_runs, kills):
+    job = {"task": "rl", "config": EPISODES, "inputs": guessing, "outputs": OUTPUTS}
+    kill_runs(tmp_path, kills, **job)
+
+
+@pytest.mark.slow
+def test_a_kill_while_others_draw_ahead_leaves_no_trace(guessing, tmp_path, kill_runs):
+    """After a step and within one, and at an instant: in whichever episodes of others."""
+    kills = [("step", 2), ("update", 7), ("update", 18), ("share", 0.8)]
+    ahead = EPISODES | {"staleness": 1, "ahead": 1, "algorithm": CORRECTED}
+    job = {"task": "rl", "config": ahead, "inputs": guessing, "outputs": OUTPUTS}
     kill_runs(tmp_path, kills, **job)
 
 

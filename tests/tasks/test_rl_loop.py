@@ -13,11 +13,12 @@ from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import load_policy
 from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rl.batch import TrainSample
-from posttrain.learning.rl.generations import Buffer, Queue, Rollouter
+from posttrain.learning.rl.generations import Buffer, Queue
 from posttrain.learning.rl.loop import train
 from posttrain.learning.rl.producers.base import Workbench
 from posttrain.learning.rl.producers.plain import PlainProduction
 from posttrain.learning.rl.rewarder import Rewarder
+from posttrain.learning.rl.rollouter import Rollouter
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.stop import Stopping
 from posttrain.learning.rl.store import RolloutStore

@@ -8,7 +8,7 @@ from posttrain.backends.cluster.connection import plain_errors
 from posttrain.backends.cluster.settings import TorchSettings, environment
 from posttrain.stage.resources import RayResources
 
-_MAX_LOSSES = 3
+MAX_LOSSES = 3
 """Processes that one piece of work, or the start of one actor, may cost."""
 
 
@@ -89,7 +89,7 @@ class WorkerPool:
             num_cpus=resources.cpus,
             num_gpus=resources.gpus,
             max_restarts=-1,
-            max_task_retries=_MAX_LOSSES - 1,
+            max_task_retries=MAX_LOSSES - 1,
             runtime_env={"env_vars": environment()},
         )
         settings = TorchSettings.present()
@@ -99,8 +99,9 @@ class WorkerPool:
         ]
         self._version: int | None = None
         self._tools: list[Any] = []
+        self._next = 0
         self.num_lost = 0
-        with plain_errors(ray, f"the start of an actor ended {_MAX_LOSSES} processes"):
+        with plain_errors(ray, f"the start of an actor ended {MAX_LOSSES} processes"):
             self.pids: list[int] = ray.get([actor.start.remote() for actor in self._actors])
 
     def equip(self, version: int, tools: Any) -> None:
@@ -116,11 +117,23 @@ class WorkerPool:
             lambda actor, piece: actor.do.remote(version, tools, *piece), list(enumerate(pieces))
         )
         results: list[Any] = [None] * len(pieces)
-        with plain_errors(self._ray, f"the same piece of work ended {_MAX_LOSSES} processes"):
+        with plain_errors(self._ray, f"the same piece of work ended {MAX_LOSSES} processes"):
             for number, pid, index, result in done:
                 self._note_process(number, pid)
                 results[index] = result
         return results
+
+    def begin(self, piece: Any) -> Any:
+        """Have one piece done with the present tools; what comes of it is had by `result`."""
+        number, self._next = self._next, (self._next + 1) % len(self._actors)
+        return self._actors[number].do.remote(self._version, self._tools, 0, piece)
+
+    def result(self, begun: Any) -> Any:
+        """Return what came of a piece, once it is done; raises what the worker raised."""
+        with plain_errors(self._ray, f"the same piece of work ended {MAX_LOSSES} processes"):
+            number, pid, _, found = self._ray.get(begun)
+        self._note_process(number, pid)
+        return found
 
     def close(self) -> None:
         """End the actors, whatever they are doing."""

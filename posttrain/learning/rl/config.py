@@ -11,7 +11,7 @@ from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.presets import AlgorithmConfig, notes_on_methods
 from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
 from posttrain.learning.rewards.config import RewardStack
-from posttrain.learning.rl.config_checks import check_algorithm, refuse_other_learners
+from posttrain.learning.rl.config_checks import check_ahead, check_algorithm, refuse_other_learners
 from posttrain.learning.rl.draw_config import PLAIN, DrawConfig, ProducerConfig
 from posttrain.learning.rl.metrics import (
     METRICS,
@@ -56,8 +56,8 @@ class RlConfig(Schedulable):
 
     IDENTITY_OF: ClassVar[str] = "rl"
     # A method is the same whatever it runs on, and at any budget of steps.
-    MECHANICS = frozenset({"steps", "max_logprob_gap", "checkpoint_every"})
-    FIXED: ClassVar[frozenset[str]] = frozenset({"steps", "staleness", "checkpoint_every"})
+    MECHANICS = frozenset({"steps", "max_logprob_gap", "checkpoint_every", "ahead"})
+    FIXED: ClassVar[frozenset[str]] = frozenset({"steps", "staleness", "checkpoint_every", "ahead"})
     algorithm: AlgorithmConfig = Algorithm()
     """A preset's name, or a preset with some switches set otherwise."""
     reward: RewardStack = RewardStack()
@@ -74,6 +74,9 @@ class RlConfig(Schedulable):
     """How the rollouts of a problem come about: `plain`, or a mapping with a kind."""
     staleness: int = Field(0, ge=0)
     """Steps by which sampling runs ahead of learning; older rollouts are dropped and counted."""
+    ahead: Annotated[int, UNKEYED] = Field(0, ge=0)
+    """Processes that draw for later steps while the learner works, to the same bits; 0 leaves that
+    to the learner's own process, in between. At most `staleness`; each holds the policy."""
     temperature: float = Field(1.0, gt=0.0)
     """Sampling temperature; log-probabilities are taken at the same one."""
     max_tokens: MaxTokens = "auto"
@@ -196,6 +199,7 @@ class RlConfig(Schedulable):
             )
         refuse_other_learners(self.learner, self.reference)
         self._check_schedules()
+        check_ahead(self.ahead, staleness=self.staleness, max_rounds=self.draw.max_rounds)
         if self.staleness >= self.steps:
             raise ValueError(
                 f"staleness {self.staleness} is not below steps {self.steps}, so all rollouts would"

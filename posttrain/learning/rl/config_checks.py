@@ -90,6 +90,30 @@ def _refuse_more_than_rewards(algorithm: Algorithm, combine: str) -> None:
         )
 
 
+def check_ahead(ahead: int, *, staleness: int, max_rounds: int) -> None:
+    """Refuse processes that would have nothing to do, and what needs the learner in between.
+
+    Args:
+        ahead: Processes that draw while the learner works.
+        staleness: Steps by which sampling runs ahead of learning.
+        max_rounds: Rounds of sampling per step.
+
+    Raises:
+        ValueError: With the remedy.
+
+    """
+    if ahead > staleness:
+        raise ValueError(
+            f"ahead {ahead} is more than staleness {staleness}, and no more generations than that"
+            f" are drawn before they are learned from; raise staleness, or set ahead to {staleness}"
+        )
+    if ahead and max_rounds > 1:
+        raise ValueError(
+            f"draw.max_rounds {max_rounds} samples on by what a round has earned, which only the"
+            " learner's process knows; set it to 1, or ahead to 0"
+        )
+
+
 def refuse_other_learners(learner: LearnerConfig, reference: ReferenceConfig) -> None:
     """Refuse what other learners do and that of RL does not.
 

@@ -1,41 +1,51 @@
 """Generations: drawn for a step, in waiting, and the one that is open to be learned from."""
 
-import math
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from posttrain.data.schemas import Problem
-from posttrain.learning.curriculum.base import GroupResult, ProblemSampler, ProblemStream
-from posttrain.learning.episodes.environments.base import POLICY
-from posttrain.learning.rl.batch import (
-    TrainSample,
-    bearing_loss,
-    informative_groups,
-    with_advantages,
-)
+from posttrain.learning.rl.ahead import Ahead, remembers
+from posttrain.learning.rl.batch import TrainSample, bearing_loss, with_advantages
 from posttrain.learning.rl.config import RlConfig
-from posttrain.learning.rl.generation import Generation, numbers_of_the_draw
+from posttrain.learning.rl.generation import Generation
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.producers.base import Production, SamplingRound, Workbench
 from posttrain.learning.rl.rollout import Group, marked
-from posttrain.learning.rl.wholes import wholes
-from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
+from posttrain.learning.rl.rollouter import Draft, Rollouter
 from posttrain.stage.errors import UserError
-from posttrain.stage.seeds import purpose_seed, shuffler
-from posttrain.stage.slots import name_of
+from posttrain.stage.seeds import shuffler
+
+
+class _Begun(NamedTuple):
+    """A generation whose rollouts are being made elsewhere."""
+
+    draft: Draft
+    made_by: Any
+    """What `Ahead.made` is asked with."""
 
 
 class Queue:
-    """Generations in the order in which they will be learned from; empty where nothing is ahead."""
+    """Generations in the order in which they will be learned from; empty where nothing is ahead.
 
-    def __init__(self) -> None:
+    With `ahead`, those of later steps are made by other processes while the learner works. They are
+    drawn with the weights, and rewarded in the order, of one process that does it all by itself.
+    """
+
+    def __init__(self, ahead: Ahead | None = None) -> None:
+        self.ahead = ahead
         self.waiting: deque[Generation] = deque()
+        self.begun: deque[_Begun] = deque()
         self.num_drawn = 0
+        self._seconds: dict[str, float] = {}
+
+    @property
+    def num_ahead(self) -> int:
+        """Generations that are drawn or begun, and not learned from."""
+        return len(self.waiting) + len(self.begun)
 
     def fill(
-        self, rollouter: "Rollouter", learner: PolicyLearner, config: RlConfig, *, step: int
+        self, rollouter: Rollouter, learner: PolicyLearner, config: RlConfig, *, step: int
     ) -> None:
         """Draw as far ahead of 0-based `step` as the staleness allows, with the present policy.
 
@@ -49,18 +59,89 @@ class Queue:
 
         """
         while self.num_drawn <= min(step + config.staleness, config.steps - 1):
-            generation = rollouter.generate(self.num_drawn, config, version=step)
-            # Later the policy's drift is in the gap, too: only now does it show an engine that
-            # computes something else.
-            if generation.step > step:
-                gap = learner.gap(generation.groups[0])
-                learner.check_gap(gap["logprob_gap"])
-                generation.facts |= gap
-            self.waiting.append(generation)
+            # What is to be learned from at once nobody else has sooner.
+            if self.ahead is None or self.num_drawn == step:
+                self._draw(rollouter, learner, config, step=step)
+            else:
+                self._begin(self.ahead, rollouter, learner, config, step=step)
             self.num_drawn += 1
 
+    def oldest(self, rollouter: Rollouter, learner: PolicyLearner) -> Generation:
+        """Take the generation that is to be learned from next; waits until it is drawn.
+
+        Args:
+            rollouter: What rewards.
+            learner: What the engine was held against.
+
+        Returns:
+            All groups that were drawn for the step.
+
+        """
+        if not self.waiting:
+            self._finish(rollouter, learner)
+        return self.waiting.popleft()
+
+    def settle(self, rollouter: Rollouter, learner: PolicyLearner) -> None:
+        """Wait until all that was begun is drawn, as a checkpoint must hold it.
+
+        Args:
+            rollouter: What rewards.
+            learner: What the engine was held against.
+
+        """
+        while self.begun:
+            self._finish(rollouter, learner)
+
+    def seconds(self) -> dict[str, float]:
+        """Return what the clock says of generations that others made since this was asked last."""
+        found, self._seconds = self._seconds, {}
+        return found
+
+    def _draw(
+        self, rollouter: Rollouter, learner: PolicyLearner, config: RlConfig, *, step: int
+    ) -> None:
+        generation = rollouter.generate(self.num_drawn, config, version=step)
+        # Later the policy's drift is in the gap, too: only now does it show an engine that
+        # computes something else.
+        if generation.step > step:
+            gap = learner.gap(generation.groups[0])
+            learner.check_gap(gap["logprob_gap"])
+            generation.facts |= gap
+        self.waiting.append(generation)
+
+    def _begin(
+        self,
+        ahead: Ahead,
+        rollouter: Rollouter,
+        learner: PolicyLearner,
+        config: RlConfig,
+        *,
+        step: int,
+    ) -> None:
+        if remembers(rollouter.production):
+            self.settle(rollouter, learner)
+        draft = rollouter.draft(self.num_drawn, config, wanted=config.problems_per_step)
+        begun = ahead.begin(draft, rollouter.production, version=step)
+        self.begun.append(_Begun(draft, begun))
+
+    def _finish(self, rollouter: Rollouter, learner: PolicyLearner) -> None:
+        assert self.ahead is not None
+        started = time.perf_counter()
+        draft, begun = self.begun.popleft()
+        made = self.ahead.made(begun)
+        waited = time.perf_counter() - started
+        if made.production is not None:
+            rollouter.production.load_state_dict(made.production)
+        generation = rollouter.generation(draft, made.groups)
+        learner.check_gap(made.gap["logprob_gap"])
+        generation.facts |= made.gap
+        self.waiting.append(generation)
+        for name, seconds in (("waiting", waited), ("generating", made.seconds)):
+            self._seconds[name] = self._seconds.get(name, 0.0) + seconds
+
     def state_dict(self) -> dict[str, Any]:
-        """Return all that waits, as plain values by name."""
+        """Return all that waits, as plain values by name; what is begun must be settled before."""
+        assert not self.begun
         waiting = [generation.state_dict() for generation in self.waiting]
         return {"num_drawn": self.num_drawn, "waiting": waiting}
 
@@ -85,16 +166,15 @@ class Buffer:
         self.num_done = 0
         self.totals: dict[str, list[float]] = {}
 
-    def take(self, queue: Queue, learner: PolicyLearner, config: RlConfig) -> None:
-        """Open the oldest generation, and fix what all updates of its step will learn from it.
+    def take(self, oldest: Generation, learner: PolicyLearner, config: RlConfig) -> None:
+        """Open a generation, and fix what all updates of its step will learn from it.
 
         Args:
-            queue: Generations that wait; the oldest is taken out.
+            oldest: The generation.
             learner: Computes old and reference log-probabilities.
             config: Of the step; what belongs to the drawing is taken as it was then.
 
         """
-        oldest = queue.waiting.popleft()
         generation = _drop_stale(oldest, bound=config.staleness)
         learner.passes.config = generation.drawn_with(config)
         trained = [group for group in generation.groups if group[0].trained]
@@ -199,143 +279,6 @@ class Buffer:
             self.open(Generation.of(state["generation"]), samples)
             self.num_done = int(state["num_done"])
             self.totals = {name: list(values) for name, values in state["totals"].items()}
-
-
-@dataclass(frozen=True)
-class Rollouter:
-    """Makes generations, with rounds of sampling until enough groups are informative.
-
-    Sampling on where groups have no gradient is DAPO's dynamic sampling (arXiv 2503.14476, eq. 11).
-    """
-
-    problems: Sequence[Problem]
-    prompts: Sequence[Prompt]
-    """The problems' prompts as tokens, in the same order."""
-    stream: ProblemStream
-    bench: Workbench
-    production: Production
-    seed: int
-    """Seed of the run."""
-
-    def generate(self, step: int, config: RlConfig, *, version: int) -> Generation:
-        """Produce what one step will learn from, with the present policy.
-
-        Rounds go on until enough groups are informative, the cap is met, or no problem is left.
-        The draws depend on the seed, the step, the stream, the production and the policy alone.
-
-        Args:
-            step: 0-based step that the rollouts will be learned from in.
-            config: The numbers that are drawn with.
-            version: What the samples say of the policy: the steps that it has learned from.
-
-        Returns:
-            All groups that were drawn; those that will be learned from are marked.
-
-        """
-        self.bench.engine.update(version)
-        self.production.use(config.producer)
-        self.bench.rewarder.use(config.reward, max_tokens=config.longest)
-        chosen: list[int] = []
-        groups: list[Group] = []
-        rounds, wanted = 0, config.problems_per_step
-        while wanted and rounds < config.draw.max_rounds:
-            more = list(self.stream.draw(wanted, seed=self.seed, step=step, without=chosen))
-            _refuse_draw(
-                more, wanted, without=chosen, sampler=config.draw.sampler, of=self.problems
-            )
-            if not more:
-                break
-            chosen += more
-            groups += self._produce(more, step, rounds, config, first_group=len(groups))
-            rounds += 1
-            wanted = _num_missing(groups, config)
-        selected = _select(groups, config)
-        facts = {"rounds": float(rounds), **self.bench.rewarder.measured()}
-        return Generation(step, selected, facts, numbers_of_the_draw(config))
-
-    def observe(self, groups: Sequence[Group]) -> None:
-        """Let the stream of problems know what became of the groups of one step."""
-        place = {prompt.id: index for index, prompt in enumerate(self.prompts)}
-        self.stream.observe([_result_of(group, place[group[0].problem_id]) for group in groups])
-
-    def _produce(
-        self, chosen: Sequence[int], step: int, index: int, config: RlConfig, *, first_group: int
-    ) -> list[Group]:
-        # The first round's seed is that of a step without further ones.
-        purpose = ("rollouts", step, index) if index else ("rollouts", step)
-        assert config.limit is not None
-        params = SamplingParams(
-            max_tokens=config.limit,
-            temperature=config.temperature,
-            num_samples=config.group_size,
-            seed=purpose_seed(self.seed, *purpose),
-        )
-        problems = [self.problems[each] for each in chosen]
-        prompts = [self.prompts[each] for each in chosen]
-        groups = self.production.produce(
-            problems, prompts, SamplingRound(step, params, first_group)
-        )
-        if len(groups) != len(problems) or not all(groups):
-            raise UserError(
-                f"rl: {name_of(config.producer)}: `produce` was asked for {len(problems)}"
-                f" problems and gave {len(groups)} groups; let it give a group of rollouts for each"
-            )
-        return self.bench.rewarder.rewarded(groups, problems, step=step)
-
-
-def _refuse_draw(
-    drawn: Sequence[int],
-    wanted: int,
-    *,
-    without: Sequence[int],
-    sampler: ProblemSampler,
-    of: Sequence[Problem],
-) -> None:
-    """Refuse none in the first round, more than were wanted, problems drawn twice or not there."""
-    fresh = set(drawn) & set(range(len(of))) - set(without)
-    if len(fresh) != len(drawn) or len(drawn) > wanted or not (drawn or without):
-        raise UserError(
-            f"rl: {name_of(sampler)}: `draw` was asked for {wanted} problems and gave"
-            f" {list(drawn)}; let it give one to so many different numbers below {len(of)}, none"
-            " of which it gave in this step before"
-        )
-
-
-def _num_missing(groups: Sequence[Group], config: RlConfig) -> int:
-    """Problems to draw so that, at the yield so far, enough groups will be informative."""
-    if config.draw.max_rounds == 1:
-        return 0
-    num_good = sum(_have_signal(groups, config))
-    lacking = max(0, config.problems_per_step - num_good)
-    expected = math.ceil(lacking * len(groups) / num_good) if num_good else lacking
-    return min(expected, config.problems_per_step)
-
-
-def _select(groups: Sequence[Group], config: RlConfig) -> list[Group]:
-    """Mark the first groups that are learned from, as many as a step takes, as trained."""
-    room, selected = config.problems_per_step, []
-    for group, informative in zip(groups, _have_signal(groups, config), strict=True):
-        trained = room > 0 and (config.draw.train_on == "all" or informative)
-        room -= trained
-        selected.append(marked(group, trained=trained))
-    return selected
-
-
-def _have_signal(groups: Sequence[Group], config: RlConfig) -> list[bool]:
-    """Judged on what the recipe filters by, not on a reward that lengths alone may shape."""
-    return informative_groups(groups, config.algorithm_at_work.advantage, by=config.reward.filter)
-
-
-def _result_of(group: Group, problem: int) -> GroupResult:
-    """What became of a problem: by the role that is given it, and no other that the policy has."""
-    attempts = [whole for whole in wholes(group) if whole.role == POLICY]
-    return GroupResult(
-        problem=problem,
-        rewards=tuple(rollout.reward for rollout in attempts),
-        solved=tuple(rollout.solved for rollout in attempts),
-        lengths=tuple(rollout.num_drawn for rollout in attempts),
-        advantages=tuple(rollout.mean_advantage for rollout in attempts),
-    )
 
 
 def _drop_stale(generation: Generation, *, bound: int) -> Generation:

@@ -230,16 +230,8 @@ class PolicyLearner:
         return loss, metrics
 
     def gap(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
-        """The engine's log-probabilities against those of the policy as it is now, by tokens."""
-        samples = [TrainSample.bare(rollout) for rollout in rollouts]
-        rows = self.passes.rows(samples, self.passes.present_logprobs)
-        now = [value for row in rows for value in row]
-        then = [value for rollout in rollouts for value in rollout.logprobs]
-        mask_N = torch.ones(len(now), dtype=torch.bool)
-        return {
-            name: float(value)
-            for name, value in _gap(torch.tensor(now), torch.tensor(then), mask_N).items()
-        }
+        """Hold the engine against the policy as it is now; see `engine_gap`."""
+        return engine_gap(self.passes, rollouts)
 
     def check_gap(self, gap: float) -> None:
         """Stop where engine and trainer disagree by more than the recipe allows."""
@@ -274,6 +266,28 @@ class PolicyLearner:
             )
             for part in chosen
         ]
+
+
+def engine_gap(passes: ModelPasses, rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Hold the engine's log-probabilities against those of the policy as it is now.
+
+    Args:
+        passes: The policy, at the temperature that was drawn with.
+        rollouts: What the engine drew from it.
+
+    Returns:
+        Distances over the drawn tokens, in nats.
+
+    """
+    samples = [TrainSample.bare(rollout) for rollout in rollouts]
+    rows = passes.rows(samples, passes.present_logprobs)
+    now = [value for row in rows for value in row]
+    then = [value for rollout in rollouts for value in rollout.logprobs]
+    mask_N = torch.ones(len(now), dtype=torch.bool)
+    return {
+        name: float(value)
+        for name, value in _gap(torch.tensor(now), torch.tensor(then), mask_N).items()
+    }
 
 
 def whole_denominator(parts: Sequence[TrainBatch], config: RlConfig) -> int:

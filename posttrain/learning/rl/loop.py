@@ -10,7 +10,7 @@ from posttrain.learning.rl.batch import informative_groups
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.metrics import CURRICULUM, TRACKER_ONLY, alarms, describe
+from posttrain.learning.rl.metrics import CURRICULUM, SECONDS, alarms, describe
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.store import RolloutStore
 from posttrain.learning.training.generators import seed_torch
@@ -27,8 +27,9 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
 
     Everything random in a step follows from the seed and the step, so a step that is run again
     after a kill is the same step. With a staleness, generations are sampled that many steps before
-    they are learned from, by the policy of then: what an engine beside the learner would do, in one
-    process and in one order. What they are drawn with is the config of the step that draws.
+    they are learned from, by the policy of then: in between, or with `ahead` by other processes
+    while the learner works, to the same bits. What they are drawn with is the config of the step
+    that draws.
 
     Args:
         state: Everything that takes part, before its first step.
@@ -57,7 +58,7 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
         learner.passes.config = config
         queue.fill(state.rollouter, learner, config, step=step)
         if buffer.generation is None:
-            buffer.take(queue, learner, config)
+            buffer.take(queue.oldest(state.rollouter, learner), learner, config)
         assert buffer.generation is not None
         learner.passes.config = buffer.generation.drawn_with(config)
 
@@ -68,7 +69,7 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
             weights = check_moved(learner, weights, gradient=metrics["grad_norm"])
             buffer.note(metrics)
             if buffer.num_done < buffer.num_planned:
-                saving.save_if_due(step, buffer.num_done)
+                saving.save_if_due(state, step, buffer.num_done)
 
         totals, generation = buffer.totals, buffer.close()
         # Only now everything is known of a group that a problem sampler may ask.
@@ -86,9 +87,11 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
 
         # Wall-clock goes to the tracker only: it must not reach an artifact.
         seconds = (sampled - started, time.perf_counter() - sampled)
-        context.log(step + 1, dict(zip(TRACKER_ONLY, seconds, strict=True)))
+        clock = dict(zip(("sampling", "learning"), seconds, strict=True)) | queue.seconds()
+        context.log(step + 1, {f"{SECONDS}{name}": value for name, value in clock.items()})
         context.progress(step + 1, config.steps)
-        saving.save_if_due(step + 1, 0)
+        saving.save_if_due(state, step + 1, 0)
+    queue.settle(state.rollouter, learner)
 
 
 def gate(learner: PolicyLearner, metrics: dict[str, float], *, stale: bool) -> None:
@@ -161,10 +164,12 @@ class _Saving:
             self.store.load_state_dict({})
         return step
 
-    def save_if_due(self, step: int, update: int) -> None:
+    def save_if_due(self, state: RlState, step: int, update: int) -> None:
         """Write a checkpoint where `checkpoint_every` updates have gone by."""
         every, now = self.config.checkpoint_every, step * self.config.updates_per_step + update
         if every and now // every > self.last // every:
+            # First, as it is rewarded then, and a reward may remember.
+            state.queue.settle(state.rollouter, state.learner)
             self.store.flush(step)
             self.progress.save(now)
             self.last = now

@@ -71,12 +71,17 @@ METRICS: Mapping[str, str] = {
 
 Not every config measures all of them: `unmeasured` says which it does not, and `RlConfig.metrics`
 which it does. Those of the parts, which `of_parts` names, come beside them.
-The tracker has two more, those in `TRACKER_ONLY`, which no artifact holds.
+The tracker has more, those in `TRACKER_ONLY`, which no artifact holds.
 Of the stage as a whole: `rl/num_rollouts`, `rl/num_updates`, `rl/steps`, `rl/stopped_early`, and
 the means over the last steps of reward, length, truncation_rate, entropy and yield.
 """
-TRACKER_ONLY = ("rl/seconds_sampling", "rl/seconds_learning")
-"""What the wall-clock measures."""
+SECONDS = "rl/seconds_"
+"""Before the names of what the wall-clock measures."""
+TRACKER_ONLY = tuple(
+    f"{SECONDS}{name}" for name in ("sampling", "learning", "waiting", "generating")
+)
+"""What the wall-clock measures: sampling and learning of the step; with `ahead`, how long the
+learner waited for generations that other processes made, and how long these took there."""
 
 
 class PartMetric(NamedTuple):

@@ -4,20 +4,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from posttrain.learning.curriculum.base import ProblemPool
-from posttrain.learning.curriculum.start import start_sampler, with_room
 from posttrain.learning.models.checkpoint import Checkpointer
+from posttrain.learning.rl.ahead import Ahead
 from posttrain.learning.rl.config import RlConfig
-from posttrain.learning.rl.generations import Buffer, Queue, Rollouter
+from posttrain.learning.rl.generations import Buffer, Queue
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.producers.base import Workbench, start_producer
+from posttrain.learning.rl.producers.base import Workbench
+from posttrain.learning.rl.rollouter import Rollouter, start_rollouter
 from posttrain.learning.rl.stop import Stopping
 from posttrain.learning.rl.store import RolloutStore
-from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.learning.training.best_weights import BestWeights
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.progress import Progress, Stateful
 from posttrain.stage.context import StageContext
-from posttrain.stage.schedule import NumberSchedules, ScheduledNumber
+from posttrain.stage.schedule import NumberSchedules
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class RlState:
     @property
     def num_steps(self) -> int:
         """Steps that were learned from."""
-        return self.queue.num_drawn - len(self.queue.waiting)
+        return self.queue.num_drawn - self.queue.num_ahead
 
     @property
     def followed(self) -> frozenset[str]:
@@ -99,6 +99,7 @@ def start_state(
     pool: ProblemPool,
     learner: PolicyLearner,
     bench: Workbench,
+    ahead: Ahead | None,
     context: StageContext,
 ) -> RlState:
     """Put a run together, as it is before its first step.
@@ -108,6 +109,7 @@ def start_state(
         pool: The problems, and what is known of them.
         learner: The policy and what learns with it.
         bench: What draws from the policy, and what rewards.
+        ahead: Other processes that make rollouts while the learner works; None leaves it to it.
         context: Seed, scratch folder and channels of the stage.
 
     Returns:
@@ -117,41 +119,15 @@ def start_state(
         UserError: The problem sampler cannot begin from this pool.
 
     """
-    schedules = NumberSchedules(config)
-    room, count = bench.engine.context_length, _most(config.problems_per_step)
-    pool, prompts = with_room(pool, bench.tokenizer, room, note=context.note)
-    draw = config.draw
-    stream = start_sampler(
-        draw.sampler,
-        pool,
-        count=count,
-        sources=draw.sources,
-        most_of_one_answer=draw.most_of_one_answer,
-    )
-    rollouter = Rollouter(
-        problems=problems_of(pool.problems),
-        prompts=prompts,
-        stream=stream,
-        bench=bench,
-        production=start_producer(config.producer, bench),
-        seed=context.seed,
-    )
     return RlState(
-        schedules=schedules,
-        rollouter=rollouter,
+        schedules=NumberSchedules(config),
+        rollouter=start_rollouter(config, pool, bench, context),
         learner=learner,
         curve=Curve(context),
         store=RolloutStore(context.scratch),
-        queue=Queue(),
+        queue=Queue(ahead),
         buffer=Buffer(epochs=config.updates.epochs, minibatches=config.updates.minibatches),
         stopping=None if config.stop is None else Stopping(config.stop),
         best=BestWeights(learner.trainable) if config.stop and config.stop.keep == "best" else None,
         progress=learner.progress,
     )
-
-
-def _most(count: int | ScheduledNumber) -> int:
-    """The largest value that a count takes in the run."""
-    if isinstance(count, ScheduledNumber):
-        return round(max(count.start, count.end))
-    return count

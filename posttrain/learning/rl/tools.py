@@ -8,6 +8,7 @@ from posttrain.learning.episodes.players.base import PORT as PLAYERS
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.port_models import PortModels
+from posttrain.learning.rl.ahead import Ahead, drawing_ahead
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.producers.base import Workbench
 from posttrain.learning.rl.rewarder import Rewarder, SharedRewarder
@@ -15,11 +16,12 @@ from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.engines.engine import Engine
 from posttrain.learning.rollouts.scoring import verifying
 from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from posttrain.stage.spec import under_port
 
 
 @contextmanager
-def open_workbench(
+def open_tools(
     engine: Engine,
     reward: RewardStack,
     policy: Policy,
@@ -27,8 +29,8 @@ def open_workbench(
     context: StageContext,
     *,
     inputs: Mapping[str, Path] | None = None,
-) -> Iterator[Workbench]:
-    """Open the engine and the verifiers, for as long as the context lasts.
+) -> Iterator[tuple[Workbench, Ahead | None]]:
+    """Open the engine, the verifiers, and what draws ahead, for as long as the context lasts.
 
     Args:
         engine: What samples.
@@ -39,10 +41,20 @@ def open_workbench(
         inputs: Of the stage by port; components of the reward ask some of them.
 
     Yields:
-        What draws from the policy, and what rewards.
+        What draws from the policy and what rewards, and what makes rollouts while the learner
+        works, where the config asks for such.
+
+    Raises:
+        UserError: Others are to draw ahead for a learner of several processes.
 
     """
     players = under_port(PLAYERS, inputs or {})
+    count = learner.passes.config.ahead
+    if count and context.processes > 1:
+        raise UserError(
+            "rl.ahead wants the whole policy in one process, but resources.processes has a part of"
+            " it in each; set ahead to 0, or leave resources.processes out"
+        )
     models = PortModels(inputs or {}, context.device, policy.tokenizer)
     if context.processes > 1:
         from posttrain.learning.rl.sharded import ShardedPolicyLearner
@@ -51,11 +63,13 @@ def open_workbench(
         assert isinstance(learner, ShardedPolicyLearner)
         with shared_tools(engine, policy, learner, context) as (opened, verify):
             shared = SharedRewarder(reward, verify, models, group=learner.group)
-            yield Workbench(opened, shared, policy.tokenizer, None, context.device, players)
+            yield Workbench(opened, shared, policy.tokenizer, None, context.device, players), None
     else:
         with (
             open_engine(engine, policy, ray=context.ray) as opened,
             verifying(context.ray) as verify,
         ):
             rewarder = Rewarder(reward, verify, models)
-            yield Workbench(opened, rewarder, policy.tokenizer, policy, context.device, players)
+            bench = Workbench(opened, rewarder, policy.tokenizer, policy, context.device, players)
+            with drawing_ahead(count, engine, learner.passes, bench, context) as ahead:
+                yield bench, ahead

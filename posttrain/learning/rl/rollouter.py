@@ -1,0 +1,272 @@
+"""What makes generations: problems are drawn, rollouts made of them, and what they earn asked."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from posttrain.data.schemas import Problem
+from posttrain.learning.curriculum.base import (
+    GroupResult,
+    ProblemPool,
+    ProblemSampler,
+    ProblemStream,
+)
+from posttrain.learning.curriculum.start import start_sampler, with_room
+from posttrain.learning.episodes.environments.base import POLICY
+from posttrain.learning.rl.batch import informative_groups
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.generation import Generation, numbers_of_the_draw
+from posttrain.learning.rl.producers.base import (
+    Production,
+    SamplingRound,
+    Workbench,
+    start_producer,
+)
+from posttrain.learning.rl.rollout import Group, marked
+from posttrain.learning.rl.wholes import wholes
+from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
+from posttrain.learning.rollouts.scoring import problems_of
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
+from posttrain.stage.schedule import ScheduledNumber
+from posttrain.stage.seeds import purpose_seed
+from posttrain.stage.slots import name_of
+
+
+@dataclass(frozen=True)
+class Draft:
+    """One round of a generation: what its rollouts are to be of, before there are any."""
+
+    config: RlConfig
+    """The numbers that are drawn with."""
+    chosen: Sequence[int]
+    """Places of the problems."""
+    problems: Sequence[Problem]
+    prompts: Sequence[Prompt]
+    at: SamplingRound
+
+
+@dataclass(frozen=True)
+class Rollouter:
+    """Makes generations, with rounds of sampling until enough groups are informative.
+
+    Sampling on where groups have no gradient is DAPO's dynamic sampling (arXiv 2503.14476, eq. 11).
+    """
+
+    problems: Sequence[Problem]
+    prompts: Sequence[Prompt]
+    """The problems' prompts as tokens, in the same order."""
+    stream: ProblemStream
+    bench: Workbench
+    production: Production
+    seed: int
+    """Seed of the run."""
+
+    def generate(self, step: int, config: RlConfig, *, version: int) -> Generation:
+        """Produce what one step will learn from, with the present policy.
+
+        Rounds go on until enough groups are informative, the cap is met, or no problem is left.
+        The draws depend on the seed, the step, the stream, the production and the policy alone.
+
+        Args:
+            step: 0-based step that the rollouts will be learned from in.
+            config: The numbers that are drawn with.
+            version: What the samples say of the policy: the steps that it has learned from.
+
+        Returns:
+            All groups that were drawn; those that will be learned from are marked.
+
+        """
+        self.bench.engine.update(version)
+        self.production.use(config.producer)
+        self.bench.rewarder.use(config.reward, max_tokens=config.longest)
+        chosen: list[int] = []
+        groups: list[Group] = []
+        rounds, wanted = 0, config.problems_per_step
+        while wanted and rounds < config.draw.max_rounds:
+            draft = self.draft(
+                step, config, wanted=wanted, without=chosen, rounds=rounds, first_group=len(groups)
+            )
+            if not draft.chosen:
+                break
+            chosen += draft.chosen
+            made = self.production.produce(draft.problems, draft.prompts, draft.at)
+            groups += self._rewarded(draft, made)
+            rounds += 1
+            wanted = _num_missing(groups, config)
+        return self._selected(groups, config, step=step, rounds=rounds)
+
+    def draft(
+        self,
+        step: int,
+        config: RlConfig,
+        *,
+        wanted: int,
+        without: Sequence[int] = (),
+        rounds: int = 0,
+        first_group: int = 0,
+    ) -> Draft:
+        """Draw the problems of one round of sampling.
+
+        Args:
+            step: 0-based step that the rollouts will be learned from in.
+            config: The numbers that are drawn with.
+            wanted: Most problems.
+            without: Places of the problems that the step has already.
+            rounds: Rounds of sampling that the step has already.
+            first_group: Number of the first group that the round makes.
+
+        Returns:
+            What rollouts are to be made of; no problem where there is none left.
+
+        """
+        chosen = list(self.stream.draw(wanted, seed=self.seed, step=step, without=without))
+        _refuse_draw(chosen, wanted, without=without, sampler=config.draw.sampler, of=self.problems)
+        # The first round's seed is that of a step without further ones.
+        purpose = ("rollouts", step, rounds) if rounds else ("rollouts", step)
+        assert config.limit is not None
+        params = SamplingParams(
+            max_tokens=config.limit,
+            temperature=config.temperature,
+            num_samples=config.group_size,
+            seed=purpose_seed(self.seed, *purpose),
+        )
+        problems = [self.problems[each] for each in chosen]
+        prompts = [self.prompts[each] for each in chosen]
+        at = SamplingRound(step, params, first_group)
+        return Draft(config, chosen, problems, prompts, at)
+
+    def generation(self, draft: Draft, made: Sequence[Group]) -> Generation:
+        """Return the generation of a single round, whose rollouts were made elsewhere.
+
+        Args:
+            draft: What they were to be of.
+            made: The rollouts, which have earned nothing yet.
+
+        Returns:
+            What `generate` gives; those that will be learned from are marked.
+
+        """
+        config = draft.config
+        self.bench.rewarder.use(config.reward, max_tokens=config.longest)
+        groups = self._rewarded(draft, made)
+        return self._selected(groups, config, step=draft.at.step, rounds=1)
+
+    def observe(self, groups: Sequence[Group]) -> None:
+        """Let the stream of problems know what became of the groups of one step."""
+        place = {prompt.id: index for index, prompt in enumerate(self.prompts)}
+        self.stream.observe([_result_of(group, place[group[0].problem_id]) for group in groups])
+
+    def _rewarded(self, draft: Draft, made: Sequence[Group]) -> list[Group]:
+        if len(made) != len(draft.problems) or not all(made):
+            raise UserError(
+                f"rl: {name_of(draft.config.producer)}: `produce` was asked for"
+                f" {len(draft.problems)} problems and gave {len(made)} groups; let it give a group"
+                " of rollouts for each"
+            )
+        return self.bench.rewarder.rewarded(made, draft.problems, step=draft.at.step)
+
+    def _selected(
+        self, groups: Sequence[Group], config: RlConfig, *, step: int, rounds: int
+    ) -> Generation:
+        facts = {"rounds": float(rounds), **self.bench.rewarder.measured()}
+        return Generation(step, _select(groups, config), facts, numbers_of_the_draw(config))
+
+
+def start_rollouter(
+    config: RlConfig, pool: ProblemPool, bench: Workbench, context: StageContext
+) -> Rollouter:
+    """Start what makes the generations of a run.
+
+    Args:
+        config: Parameters of the run; its numbers may be schedules.
+        pool: The problems, and what is known of them.
+        bench: What draws from the policy, and what rewards.
+        context: Seed and channels of the stage.
+
+    Returns:
+        It, before it has drawn anything.
+
+    Raises:
+        UserError: The problem sampler cannot begin from this pool.
+
+    """
+    room, draw = bench.engine.context_length, config.draw
+    pool, prompts = with_room(pool, bench.tokenizer, room, note=context.note)
+    stream = start_sampler(
+        draw.sampler,
+        pool,
+        count=_most(config.problems_per_step),
+        sources=draw.sources,
+        most_of_one_answer=draw.most_of_one_answer,
+    )
+    return Rollouter(
+        problems=problems_of(pool.problems),
+        prompts=prompts,
+        stream=stream,
+        bench=bench,
+        production=start_producer(config.producer, bench),
+        seed=context.seed,
+    )
+
+
+def _most(count: int | ScheduledNumber) -> int:
+    """The largest value that a count takes in the run."""
+    if isinstance(count, ScheduledNumber):
+        return round(max(count.start, count.end))
+    return count
+
+
+def _refuse_draw(
+    drawn: Sequence[int],
+    wanted: int,
+    *,
+    without: Sequence[int],
+    sampler: ProblemSampler,
+    of: Sequence[Problem],
+) -> None:
+    """Refuse none in the first round, more than were wanted, problems drawn twice or not there."""
+    fresh = set(drawn) & set(range(len(of))) - set(without)
+    if len(fresh) != len(drawn) or len(drawn) > wanted or not (drawn or without):
+        raise UserError(
+            f"rl: {name_of(sampler)}: `draw` was asked for {wanted} problems and gave"
+            f" {list(drawn)}; let it give one to so many different numbers below {len(of)}, none"
+            " of which it gave in this step before"
+        )
+
+
+def _num_missing(groups: Sequence[Group], config: RlConfig) -> int:
+    """Problems to draw so that, at the yield so far, enough groups will be informative."""
+    if config.draw.max_rounds == 1:
+        return 0
+    num_good = sum(_have_signal(groups, config))
+    lacking = max(0, config.problems_per_step - num_good)
+    expected = math.ceil(lacking * len(groups) / num_good) if num_good else lacking
+    return min(expected, config.problems_per_step)
+
+
+def _select(groups: Sequence[Group], config: RlConfig) -> list[Group]:
+    """Mark the first groups that are learned from, as many as a step takes, as trained."""
+    room, selected = config.problems_per_step, []
+    for group, informative in zip(groups, _have_signal(groups, config), strict=True):
+        trained = room > 0 and (config.draw.train_on == "all" or informative)
+        room -= trained
+        selected.append(marked(group, trained=trained))
+    return selected
+
+
+def _have_signal(groups: Sequence[Group], config: RlConfig) -> list[bool]:
+    """Judged on what the recipe filters by, not on a reward that lengths alone may shape."""
+    return informative_groups(groups, config.algorithm_at_work.advantage, by=config.reward.filter)
+
+
+def _result_of(group: Group, problem: int) -> GroupResult:
+    """What became of a problem: by the role that is given it, and no other that the policy has."""
+    attempts = [whole for whole in wholes(group) if whole.role == POLICY]
+    return GroupResult(
+        problem=problem,
+        rewards=tuple(rollout.reward for rollout in attempts),
+        solved=tuple(rollout.solved for rollout in attempts),
+        lengths=tuple(rollout.num_drawn for rollout in attempts),
+        advantages=tuple(rollout.mean_advantage for rollout in attempts),
+    )
