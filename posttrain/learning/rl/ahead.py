@@ -148,7 +148,12 @@ class ProductionWorker:
         groups = self._production.produce(draft.problems, draft.prompts, draft.at)
         self._passes.config = draft.config
         gap = engine_gap(self._passes, groups[0]) if groups else {}
-        after = None if state is None else self._production.state_dict()
+        after = self._production.state_dict() or None
+        if state is None and after is not None:
+            raise UserError(
+                f"rl: {name_of(draft.config.producer)} began to remember while other processes drew"
+                " ahead, which nobody could tell before; set rl.ahead to 0"
+            )
         return MadeAhead(groups, gap, after, time.perf_counter() - started)
 
 
