@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.curriculum.base import (
-    GroupResult,
     ProblemPool,
     ProblemSampler,
     ProblemStream,
 )
 from posttrain.learning.curriculum.start import start_sampler, with_room
-from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.rl.batch import informative_groups
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation, numbers_of_the_draw
@@ -23,12 +21,11 @@ from posttrain.learning.rl.producers.base import (
     start_producer,
 )
 from posttrain.learning.rl.rollout import Group, marked
-from posttrain.learning.rl.wholes import wholes
+from posttrain.learning.rl.wholes import result_of
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
-from posttrain.stage.schedule import ScheduledNumber
 from posttrain.stage.seeds import purpose_seed
 from posttrain.stage.slots import name_of
 
@@ -155,7 +152,7 @@ class Rollouter:
     def observe(self, groups: Sequence[Group]) -> None:
         """Let the stream of problems know what became of the groups of one step."""
         place = {prompt.id: index for index, prompt in enumerate(self.prompts)}
-        self.stream.observe([_result_of(group, place[group[0].problem_id]) for group in groups])
+        self.stream.observe([result_of(group, place[group[0].problem_id]) for group in groups])
 
     def _rewarded(self, draft: Draft, made: Sequence[Group]) -> list[Group]:
         if len(made) != len(draft.problems) or not all(made):
@@ -174,7 +171,7 @@ class Rollouter:
 
 
 def start_rollouter(
-    config: RlConfig, pool: ProblemPool, bench: Workbench, context: StageContext
+    config: RlConfig, pool: ProblemPool, bench: Workbench, context: StageContext, *, count: int
 ) -> Rollouter:
     """Start what makes the generations of a run.
 
@@ -183,6 +180,7 @@ def start_rollouter(
         pool: The problems, and what is known of them.
         bench: What draws from the policy, and what rewards.
         context: Seed and channels of the stage.
+        count: Most problems of a step.
 
     Returns:
         It, before it has drawn anything.
@@ -196,7 +194,7 @@ def start_rollouter(
     stream = start_sampler(
         draw.sampler,
         pool,
-        count=_most(config.problems_per_step),
+        count=count,
         sources=draw.sources,
         most_of_one_answer=draw.most_of_one_answer,
     )
@@ -208,13 +206,6 @@ def start_rollouter(
         production=start_producer(config.producer, bench),
         seed=context.seed,
     )
-
-
-def _most(count: int | ScheduledNumber) -> int:
-    """The largest value that a count takes in the run."""
-    if isinstance(count, ScheduledNumber):
-        return round(max(count.start, count.end))
-    return count
 
 
 def _refuse_draw(
@@ -258,15 +249,3 @@ def _select(groups: Sequence[Group], config: RlConfig) -> list[Group]:
 def _have_signal(groups: Sequence[Group], config: RlConfig) -> list[bool]:
     """Judged on what the recipe filters by, not on a reward that lengths alone may shape."""
     return informative_groups(groups, config.algorithm_at_work.advantage, by=config.reward.filter)
-
-
-def _result_of(group: Group, problem: int) -> GroupResult:
-    """What became of a problem: by the role that is given it, and no other that the policy has."""
-    attempts = [whole for whole in wholes(group) if whole.role == POLICY]
-    return GroupResult(
-        problem=problem,
-        rewards=tuple(rollout.reward for rollout in attempts),
-        solved=tuple(rollout.solved for rollout in attempts),
-        lengths=tuple(rollout.num_drawn for rollout in attempts),
-        advantages=tuple(rollout.mean_advantage for rollout in attempts),
-    )

@@ -17,7 +17,7 @@ from posttrain.learning.training.best_weights import BestWeights
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.progress import Progress, Stateful
 from posttrain.stage.context import StageContext
-from posttrain.stage.schedule import NumberSchedules
+from posttrain.stage.schedule import NumberSchedules, ScheduledNumber
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,9 @@ def start_state(
     """
     return RlState(
         schedules=NumberSchedules(config),
-        rollouter=start_rollouter(config, pool, bench, context),
+        rollouter=start_rollouter(
+            config, pool, bench, context, count=_most(config.problems_per_step)
+        ),
         learner=learner,
         curve=Curve(context),
         store=RolloutStore(context.scratch),
@@ -131,3 +133,10 @@ def start_state(
         best=BestWeights(learner.trainable) if config.stop and config.stop.keep == "best" else None,
         progress=learner.progress,
     )
+
+
+def _most(count: int | ScheduledNumber) -> int:
+    """The largest value that a count takes in the run."""
+    if isinstance(count, ScheduledNumber):
+        return round(max(count.start, count.end))
+    return count

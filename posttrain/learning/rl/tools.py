@@ -8,7 +8,7 @@ from posttrain.learning.episodes.players.base import PORT as PLAYERS
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.port_models import PortModels
-from posttrain.learning.rl.ahead import Ahead, drawing_ahead
+from posttrain.learning.rl.ahead import Ahead, drawing_ahead, refuse_parts
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.producers.base import Workbench
 from posttrain.learning.rl.rewarder import Rewarder, SharedRewarder
@@ -16,7 +16,6 @@ from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.engines.engine import Engine
 from posttrain.learning.rollouts.scoring import verifying
 from posttrain.stage.context import StageContext
-from posttrain.stage.errors import UserError
 from posttrain.stage.spec import under_port
 
 
@@ -50,11 +49,7 @@ def open_tools(
     """
     players = under_port(PLAYERS, inputs or {})
     count = learner.passes.config.ahead
-    if count and context.processes > 1:
-        raise UserError(
-            "rl.ahead wants the whole policy in one process, but resources.processes has a part of"
-            " it in each; set ahead to 0, or leave resources.processes out"
-        )
+    refuse_parts(count, context)
     models = PortModels(inputs or {}, context.device, policy.tokenizer)
     if context.processes > 1:
         from posttrain.learning.rl.sharded import ShardedPolicyLearner

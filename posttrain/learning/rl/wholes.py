@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import TypeVar
 
+from posttrain.learning.curriculum.base import GroupResult
+from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.episodes.episode import Span
 from posttrain.learning.rl.rollout import Group, Rollout
 
@@ -35,6 +37,27 @@ def places_of_wholes(rollouts: Sequence[Rollout]) -> list[list[int]]:
 def wholes(group: Group) -> list[Rollout]:
     """Return the rollouts of a group with the segments of each episode and role joined."""
     return [as_one([group[place] for place in places]) for places in places_of_wholes(group)]
+
+
+def result_of(group: Group, problem: int) -> GroupResult:
+    """Say what became of a problem: by the role that is given it, and no other that the policy has.
+
+    Args:
+        group: Rollouts of one problem.
+        problem: Place of the problem.
+
+    Returns:
+        What a problem sampler sees of it.
+
+    """
+    attempts = [whole for whole in wholes(group) if whole.role == POLICY]
+    return GroupResult(
+        problem=problem,
+        rewards=tuple(rollout.reward for rollout in attempts),
+        solved=tuple(rollout.solved for rollout in attempts),
+        lengths=tuple(rollout.num_drawn for rollout in attempts),
+        advantages=tuple(rollout.mean_advantage for rollout in attempts),
+    )
 
 
 def as_one(segments: Sequence[Rollout]) -> Rollout:
