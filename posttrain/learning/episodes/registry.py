@@ -15,12 +15,12 @@ from posttrain.learning.episodes.worlds.kuhn import Kuhn
 from posttrain.learning.episodes.worlds.minigrid import MiniGrid
 from posttrain.learning.episodes.worlds.miniwob import MiniWoB
 from posttrain.learning.episodes.worlds.products import Products
-from posttrain.learning.episodes.worlds.shop import Shop
-from posttrain.learning.episodes.worlds.textworld import TextWorld
-from posttrain.learning.episodes.worlds.textarena import TextArena
-from posttrain.learning.episodes.worlds.repair import Repair
-from posttrain.learning.episodes.worlds.sql import Sql
 from posttrain.learning.episodes.worlds.reasoning_gym import GymTries
+from posttrain.learning.episodes.worlds.repair import Repair
+from posttrain.learning.episodes.worlds.shop import Shop
+from posttrain.learning.episodes.worlds.sql import Sql
+from posttrain.learning.episodes.worlds.textarena import TextArena
+from posttrain.learning.episodes.worlds.textworld import TextWorld
 from posttrain.learning.episodes.worlds.tictactoe import TicTacToe
 from posttrain.learning.episodes.worlds.twenty_questions import TwentyQuestions
 from posttrain.stage.slots import Slot

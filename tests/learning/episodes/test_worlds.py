@@ -10,8 +10,8 @@ import pytest
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.episodes.environments.base import Act
-from posttrain.learning.episodes.posed import lacking
 from posttrain.learning.episodes.environments.sandboxed import Sandboxed
+from posttrain.learning.episodes.posed import lacking
 from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
 from posttrain.learning.episodes.script import play_script
 from posttrain.learning.episodes.worlds.base import World
