@@ -147,6 +147,46 @@ def encode_completions(
     return [[*row, end] for row in rows]
 
 
+def encode_rendered(
+    tokenizer: "PreTrainedTokenizerBase", text: str, contents: Sequence[str]
+) -> list[int]:
+    """Encode what a chat template has written, so that no content becomes a special token.
+
+    Args:
+        tokenizer: With the template.
+        text: As the template wrote it; special tokens of its own become what they are.
+        contents: What others said in it, in order: a tool that prints an end token says its letters.
+
+    Returns:
+        Token ids; those of the text as a whole, where no content spells a special token.
+
+    Raises:
+        UserError: The template wrote a content that spells one otherwise than it came.
+
+    """
+    special = [str(each) for each in tokenizer.added_tokens_decoder.values() if each.special]
+    pieces, rest = list[tuple[str, bool]](), text
+    for content in contents:
+        if not any(token in content for token in special):
+            continue
+        before, found, rest = rest.partition(content.strip())
+        if not found:
+            raise UserError(
+                f"the chat template changes the message {content[:40]!r}, which spells a special"
+                " token of the model; take a template that writes messages as they are"
+            )
+        pieces += [(before, False), (found, True)]
+    pieces.append((rest, False))
+    return [
+        token
+        for piece, split in pieces
+        if piece
+        for token in _token_ids(
+            tokenizer, [piece], add_special_tokens=False, split_special_tokens=split
+        )[0]
+    ]
+
+
 def end_of_turn(tokenizer: "PreTrainedTokenizerBase") -> int:
     """Find the token that ends what the assistant says.
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from posttrain.data.contexts import THINKING, THOUGHT
-from posttrain.data.templates import BORDER, end_of_turn, render_turns
+from posttrain.data.templates import BORDER, encode_rendered, end_of_turn, render_turns
 from posttrain.learning.episodes.environments.base import Told
 from posttrain.stage.errors import UserError
 
@@ -39,15 +39,15 @@ def appended(
 
     """
     end = end_of_turn(tokenizer)
-    templated = bool(tokenizer.chat_template)
-    text = _behind(tokenizer, new) if templated else "".join(each.text + BORDER for each in new)
-    encoded = tokenizer(
-        text,
-        add_special_tokens=False,
-        split_special_tokens=not templated,
-        return_attention_mask=False,
-    )
-    ids = tuple(encoded["input_ids"])
+    if tokenizer.chat_template:
+        text, contents = _behind(tokenizer, new), [each.text for each in new]
+        ids = tuple(encode_rendered(tokenizer, text, contents))
+    else:
+        text = "".join(each.text + BORDER for each in new)
+        encoded = tokenizer(
+            text, add_special_tokens=False, split_special_tokens=True, return_attention_mask=False
+        )
+        ids = tuple(encoded["input_ids"])
     return ids if ended else (end, *ids)
 
 
