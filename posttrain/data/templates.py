@@ -155,7 +155,7 @@ def encode_rendered(
     Args:
         tokenizer: With the template.
         text: As the template wrote it; special tokens of its own become what they are.
-        contents: What others said in it, in order: a tool that prints an end token says its letters.
+        contents: What others said in it, in order; a tool that prints an end token says letters.
 
     Returns:
         Token ids; those of the text as a whole, where no content spells a special token.
