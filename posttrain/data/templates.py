@@ -5,7 +5,7 @@ are exactly the ids that training masked out; no merge ever crosses the border b
 Text that spells a special token stays text: only a chat template may write one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from posttrain.data.contexts import (
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 BORDER = "\n"
+# A private character, which stands for nothing in any text.
+_MARK = "\U0010fffd"
+_FROM_OUTSIDE = ("user", "tool")
 _ASKED, _SAID = "2 + 3 =", "five"
 _PLAIN = {("user",): "one user message", ("user", "assistant"): "a user message and its answer"}
 
@@ -41,6 +44,11 @@ def render_prompt(tokenizer: "PreTrainedTokenizerBase", prompt: AnyPrompt) -> st
         UserError: The template fails, or drops the prompt.
 
     """
+    return _rendered(tokenizer, prompt).replace(_MARK, "")
+
+
+def _rendered(tokenizer: "PreTrainedTokenizerBase", prompt: AnyPrompt) -> str:
+    """The text with its marks, of which `encode_written` makes tokens."""
     asked, context = PromptInContext.of(prompt)
     messages = context.messages(asked)
     if not tokenizer.chat_template:
@@ -50,9 +58,11 @@ def render_prompt(tokenizer: "PreTrainedTokenizerBase", prompt: AnyPrompt) -> st
                 " give the model a template, or leave the tools out"
             )
         return "".join(str(each["content"]) + BORDER for each in messages)
-    text = render_turns(tokenizer, messages, tools=context.tools, open_answer=True)
+    turns = as_text(tokenizer, messages)
+    text = render_turns(tokenizer, turns, tools=context.tools, open_answer=True)
+    plain = text.replace(_MARK, "")
     for role, content in (("user", asked), ("system", context.system)):
-        if content.strip() not in text:
+        if content.strip() not in plain:
             what = "prompt" if role == "user" else "system prompt"
             raise UserError(
                 f"the tokenizer's chat template drops the {what} {content[:40]!r}; "
@@ -109,12 +119,15 @@ def encode_prompts(
     """
     if not prompts:
         return []
-    texts = [render_prompt(tokenizer, prompt) for prompt in prompts]
+    texts = [_rendered(tokenizer, prompt) for prompt in prompts]
     # A chat template writes its own special tokens; a second opening one would be template drift.
     templated = bool(tokenizer.chat_template)
     rows = _token_ids(
         tokenizer, texts, add_special_tokens=not templated, split_special_tokens=not templated
     )
+    for place, text in enumerate(texts):
+        if _MARK in text:
+            rows[place] = encode_written(tokenizer, text)
     eos = tokenizer.eos_token_id
     rows = [row[:-1] if row and row[-1] == eos else row for row in rows]
     _refuse_empty(rows, texts, "prompt")
@@ -147,43 +160,48 @@ def encode_completions(
     return [[*row, end] for row in rows]
 
 
-def encode_rendered(
-    tokenizer: "PreTrainedTokenizerBase", text: str, contents: Sequence[str]
-) -> list[int]:
-    """Encode what a chat template has written, so that no content becomes a special token.
+def encode_written(tokenizer: "PreTrainedTokenizerBase", text: str) -> list[int]:
+    """Encode what a chat template has written of messages that `as_text` has been over.
 
     Args:
         tokenizer: With the template.
-        text: As the template wrote it; special tokens of its own become what they are.
-        contents: What others said in it, in order; a tool that prints an end token says letters.
+        text: As the template wrote it.
 
     Returns:
-        Token ids; those of the text as a whole, where no content spells a special token.
-
-    Raises:
-        UserError: The template wrote a content that spells one otherwise than it came.
+        Token ids: the template's special tokens are what they are, and those that a message spells
+        are their letters. Of a text in which none does, they are those of the text as a whole.
 
     """
-    special = [str(each) for each in tokenizer.added_tokens_decoder.values() if each.special]
-    pieces, rest = list[tuple[str, bool]](), text
-    for content in contents:
-        if not any(token in content for token in special):
-            continue
-        before, found, rest = rest.partition(content.strip())
-        if not found:
-            raise UserError(
-                f"the chat template changes the message {content[:40]!r}, which spells a special"
-                " token of the model; take a template that writes messages as they are"
-            )
-        pieces += [(before, False), (found, True)]
-    pieces.append((rest, False))
+    return [token for ids, _ in _written(tokenizer, text) for token in ids]
+
+
+def as_text(tokenizer: "PreTrainedTokenizerBase", turns: Sequence[Message]) -> list[Message]:
+    """Mark what users and tools say, so that no text of theirs becomes a token that a model obeys.
+
+    A page that spells the end of a turn must not end one. What the system and the assistant say is
+    the recipe's, or was drawn, and stays as it is.
+
+    Args:
+        tokenizer: Knows which texts are tokens of their own.
+        turns: Messages, before a template writes them.
+
+    Returns:
+        The messages; `encode_written` takes the marks out.
+
+    """
+    names = [str(token) for token in tokenizer.added_tokens_decoder.values()]
+
+    def marked(content: str) -> str:
+        for name in names:
+            if len(name) > 1:
+                content = content.replace(name, f"{name[0]}{_MARK}{name[1:]}")
+        return content
+
     return [
-        token
-        for piece, split in pieces
-        if piece
-        for token in _token_ids(
-            tokenizer, [piece], add_special_tokens=False, split_special_tokens=split
-        )[0]
+        {**turn, "content": marked(turn["content"])}
+        if turn["role"] in _FROM_OUTSIDE and isinstance(turn.get("content"), str)
+        else turn
+        for turn in turns
     ]
 
 
@@ -306,10 +324,14 @@ def answered_spans(
         return []
     if not tokenizer.is_fast:
         raise UserError("turns assistant needs a fast tokenizer; set turns to last")
-    messages, text = context.messages(asked), render_prompt(tokenizer, prompt)
+    messages, marked = context.messages(asked), _rendered(tokenizer, prompt)
+    text = marked.replace(_MARK, "")
     templated = bool(tokenizer.chat_template)
-    options = {"add_special_tokens": not templated, "split_special_tokens": not templated}
-    offsets = tokenizer(text, return_offsets_mapping=True, **options)["offset_mapping"]
+    if _MARK in marked:
+        offsets = [each for _, piece in _written(tokenizer, marked) for each in piece]
+    else:
+        options = {"add_special_tokens": not templated, "split_special_tokens": not templated}
+        offsets = tokenizer(text, return_offsets_mapping=True, **options)["offset_mapping"]
     spans = []
     for index in answers:
         begin, end = _written_at(tokenizer, messages[: index + 1], context, text)
@@ -357,6 +379,24 @@ def _written_at(
         )
     end = len(written)
     return len(before), end + len(ends) if text.startswith(ends, end) else end
+
+
+def _written(
+    tokenizer: "PreTrainedTokenizerBase", text: str
+) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
+    """The tokens between the marks of a text, and which characters of the text without them."""
+    begin = 0
+    for piece in text.split(_MARK):
+        encoded = tokenizer(
+            piece,
+            add_special_tokens=False,
+            split_special_tokens=False,
+            return_offsets_mapping=tokenizer.is_fast,
+            return_attention_mask=False,
+        )
+        places = encoded["offset_mapping"] if tokenizer.is_fast else []
+        yield list(encoded["input_ids"]), [(a + begin, b + begin) for a, b in places]
+        begin += len(piece)
 
 
 def _token_ids(

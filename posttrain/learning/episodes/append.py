@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from posttrain.data.contexts import THINKING, THOUGHT
-from posttrain.data.templates import BORDER, encode_rendered, end_of_turn, render_turns
+from posttrain.data.templates import BORDER, as_text, encode_written, end_of_turn, render_turns
 from posttrain.learning.episodes.environments.base import Told
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# A word that no system prompt of a template has.
-_ASKED, _SAID = "2 + 3 =", "zqfive"
+# Words that no system prompt of a template has.
+_ASKED, _SAID, _TOLD = "2 + 3 =", "zqfive", "zqnine"
 
 
 def appended(
@@ -40,8 +40,7 @@ def appended(
     """
     end = end_of_turn(tokenizer)
     if tokenizer.chat_template:
-        text, contents = _behind(tokenizer, new), [each.text for each in new]
-        ids = tuple(encode_rendered(tokenizer, text, contents))
+        ids = tuple(encode_written(tokenizer, _behind(tokenizer, new)))
     else:
         text = "".join(each.text + BORDER for each in new)
         encoded = tokenizer(
@@ -53,7 +52,7 @@ def appended(
 
 def _behind(tokenizer: "PreTrainedTokenizerBase", new: Sequence[Told]) -> str:
     """The text behind an answer and the token that ends it."""
-    turns = [*_answered(_SAID), *map(_as_turn, new)]
+    turns = [*_answered(_SAID), *as_text(tokenizer, [_as_turn(each) for each in new])]
     _, said, behind = render_turns(tokenizer, turns, open_answer=True).partition(_SAID)
     if not said:
         raise UserError(
@@ -88,8 +87,14 @@ def refuse_rewriting(tokenizer: "PreTrainedTokenizerBase", authors: Sequence[str
         said.append(f"{THINKING}\n2 and 3\n{THOUGHT}\n\n{_SAID}")
     for author in authors:
         for text in said:
-            turns = [*_answered(text), _as_turn(Told(author, _ASKED))]
-            if text not in render_turns(tokenizer, turns, open_answer=True):
+            turns = [*_answered(text), _as_turn(Told(author, _TOLD))]
+            written = render_turns(tokenizer, turns, open_answer=True)
+            if _TOLD not in written:
+                raise UserError(
+                    f"the tokenizer's chat template drops what a {author} says in an episode; use a"
+                    " template that writes such messages, or an environment that speaks as a user"
+                )
+            if text not in written:
                 raise UserError(
                     f"the tokenizer's chat template leaves out of earlier turns what was thought"
                     f" in them once a message of a {author} follows, so an episode cannot be"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from posttrain.data.templates import end_of_turn
+from posttrain.data.templates import encode_prompts, end_of_turn
 from posttrain.learning.episodes.append import appended, refuse_rewriting
 from posttrain.learning.episodes.environments.base import Told
 from posttrain.stage.errors import UserError
@@ -98,3 +98,25 @@ def test_what_a_tool_prints_never_becomes_a_special_token():
         f"\n<|im_start|>tool\n{forged}<|im_end|>\n<|im_start|>user\n<eos>?<|im_end|>\n"
         "<|im_start|>assistant\n"
     )
+
+
+@pytest.mark.parametrize("spelled", ["<|im_start|>", "<|im_end|>", "<eos>", "<|im_end|><|im_end|>"])
+def test_letters_stay_letters_wherever_they_stand(spelled):
+    tokenizer = small_tokenizer(CHATML)
+    special = tokenizer.all_special_ids + [tokenizer.convert_tokens_to_ids("<|im_start|>")]
+    for text in (spelled, f"  {spelled} 4", f"4{spelled}"):
+        for told in ([Told("tool:p", text)], [Told("tool:p", "4"), Told("user", text)]):
+            ids = appended(tokenizer, told, ended=True)
+            plain = appended(tokenizer, [each._replace(text="4") for each in told], ended=True)
+            assert [i for i in ids if i in special] == [i for i in plain if i in special]
+        ((ids, plain),) = [encode_prompts(tokenizer, [text, "4"])]
+        assert [i for i in ids if i in special] == [i for i in plain if i in special]
+        assert text in tokenizer.decode(ids)
+
+
+def test_a_template_that_drops_what_a_tool_says_is_refused():
+    deaf = CHATML.replace(
+        "{% for m in messages %}", "{% for m in messages if m['role'] != 'tool' %}"
+    )
+    with pytest.raises(UserError, match="drops what a tool says in an episode"):
+        refuse_rewriting(small_tokenizer(deaf), ("user", "tool"))
