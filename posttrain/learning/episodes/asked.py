@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from posttrain.learning.episodes.environments.base import Act, Ask, Environment, EpisodeState, Told
+from posttrain.learning.episodes.environments.base import (
+    POLICY,
+    Act,
+    Ask,
+    Environment,
+    EpisodeState,
+    Told,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -38,6 +45,14 @@ class Cue:
     It begins with the problem's prompt, or with what the role read first in place of that."""
     cut: bool
     """Whether its last act was cut off."""
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """What a draw of its next turn is named by: it and the seed decide the draw."""
+        other = "" if self.ask.role == POLICY else f"#{self.ask.role}"
+        if self.turn:
+            return f"{self.episode}{other}@{self.turn}", 0
+        return f"{self.prompt.id}{other}", self.index
 
 
 class Reply(NamedTuple):

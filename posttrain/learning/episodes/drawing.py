@@ -10,7 +10,7 @@ from posttrain.learning.episodes.append import appended
 from posttrain.learning.episodes.asked import Cue, Reply, Speaker, TokenLimits
 from posttrain.learning.episodes.contexts.base import ContextManager, Crowded
 from posttrain.learning.episodes.contexts.whole import Whole
-from posttrain.learning.episodes.environments.base import POLICY, Act, Environment, Told
+from posttrain.learning.episodes.environments.base import Act, Environment, Told
 from posttrain.learning.episodes.episode import Segment
 from posttrain.learning.rollouts.engines.base import (
     FinishReason,
@@ -55,7 +55,7 @@ class Role(Speaker):
             [(each, r[-1]) for each, r, fit in zip(asked, reading, fits, strict=True) if fit]
         )
         return [
-            self._said(each, segments, drawn.get(_place(each)))
+            self._said(each, segments, drawn.get(each.place))
             for each, segments in zip(asked, reading, strict=True)
         ]
 
@@ -86,7 +86,7 @@ class Role(Speaker):
         crowded = [
             Crowded(each, segments)
             for each, segments in zip(asked, reading, strict=True)
-            if self.context.is_full(segments[-1])
+            if self.context.is_full(segments[-1]) and self._may_draw(segments)
         ]
         if not crowded:
             return list(reading)
@@ -95,20 +95,20 @@ class Role(Speaker):
         return [fresh.get(a.episode, each) for a, each in zip(asked, reading, strict=True)]
 
     def _fits(self, segments: Sequence[Segment]) -> bool:
-        limits, tokens = self.limits, len(segments[-1].token_ids)
+        tokens, most = len(segments[-1].token_ids), self.limits.context
+        fits = tokens < self.engine.context_length and (most is None or tokens < most)
+        return fits and self._may_draw(segments)
+
+    def _may_draw(self, segments: Sequence[Segment]) -> bool:
         drawn = sum(len(segment.logprobs) for segment in segments)
-        return (
-            tokens < self.engine.context_length
-            and (limits.context is None or tokens < limits.context)
-            and (limits.drawn is None or drawn < limits.drawn)
-        )
+        return self.limits.drawn is None or drawn < self.limits.drawn
 
     def _drawn(self, asked: Sequence[tuple[Cue, Segment]]) -> Mapping[tuple[str, int], Sample]:
         """Samples by prompt and index."""
         # All episodes of a group begin alike: they are samples of one prompt.
         groups, alone = dict[str, Prompt](), list[Prompt]()
         for each, segment in asked:
-            name, _ = _place(each)
+            name, _ = each.place
             if each.turn:
                 alone.append(Prompt(name, segment.token_ids))
             else:
@@ -140,11 +140,3 @@ class Role(Speaker):
             return Reply(None, (*earlier, last.until_drawn()))
         cut = sample.finish_reason is FinishReason.LENGTH
         return Reply(Act(asked.ask.role, sample.text, cut=cut), (*earlier, last.drew(sample)))
-
-
-def _place(asked: Cue) -> tuple[str, int]:
-    """What a draw is named by: it and the seed decide the draw."""
-    other = "" if asked.ask.role == POLICY else f"#{asked.ask.role}"
-    if asked.turn:
-        return f"{asked.episode}{other}@{asked.turn}", 0
-    return f"{asked.prompt.id}{other}", asked.index

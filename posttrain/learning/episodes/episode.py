@@ -59,10 +59,11 @@ class Segment(NamedTuple):
 
     def until_drawn(self) -> "Segment":
         """Return the segment without what was read behind the last draw; whole if none was."""
-        if not self.versions or self.spans[-1].drawn:
+        drawn = [place for place, span in enumerate(self.spans) if span.drawn]
+        if not drawn:
             return self
-        *kept, read = self.spans
-        return self._replace(token_ids=self.token_ids[: read.begin], spans=tuple(kept))
+        kept = self.spans[: drawn[-1] + 1]
+        return self._replace(token_ids=self.token_ids[: kept[-1].end], spans=kept)
 
     def _behind(self, token_ids: tuple[int, ...], *, drawn: bool) -> "Segment":
         begin = len(self.token_ids)

@@ -71,6 +71,8 @@ class _Game:
     @property
     def episode(self) -> Episode:
         assert self.end is not None
+        # A policy that never came to speak has its prompt, and nothing that could be judged.
+        self.segments.setdefault(POLICY, (Segment(POLICY).read(self.prompt.token_ids),))
         kept = tuple(segment for each in self.segments.values() for segment in each)
         return Episode(self.id, kept, tuple(self.situations), tuple(self.log), self.end)
 
@@ -140,8 +142,6 @@ def play(
             for index in range(size):
                 first = _start(environment, problem, purpose_seed(seed, "start", prompt.id))
                 games.append(_Game(problem, prompt, index, [first]))
-                if first.failed:
-                    games[-1].segments = {POLICY: (Segment(POLICY).read(prompt.token_ids),)}
         while playing := [game for game in games if _goes_on(game, limits, monotonic() - began)]:
             _round(environment, playing, roles, seed)
     episodes = [game.episode for game in games]
@@ -153,17 +153,22 @@ def _round(
 ) -> None:
     """Let everybody speak who is asked, and the environment answer."""
     names = dict.fromkeys(ask.role for game in games for ask in game.situations[-1].asks)
-    acts: dict[str, dict[str, Act]] = {game.id: {} for game in games}
+    replies: dict[str, list[tuple[Cue, Reply]]] = {game.id: [] for game in games}
     for name in names:
         asks = [(game, ask) for game in games for ask in game.situations[-1].asks]
-        those = [(game, ask) for game, ask in asks if ask.role == name]
-        asked = [game.asked(ask) for game, ask in those]
+        cues = [game.asked(ask) for game, ask in asks if ask.role == name]
         speaker = roles.get(name) or roles.get(name.partition(":")[0]) or Scripted(tuple(roles))
-        replies = speaker.reply(asked, environment, seed=seed)
-        for (game, _), each, reply in zip(those, asked, replies, strict=True):
-            game.take(each, reply)
+        said = speaker.reply(cues, environment, seed=seed)
+        for cue, reply in zip(cues, said, strict=True):
+            replies[cue.episode].append((cue, reply))
+    acts: dict[str, dict[str, Act]] = {game.id: {} for game in games}
+    for game in games:
+        silent = [each for each in replies[game.id] if each[1].act is None]
+        # Where one had no room to speak the turn has not been: no row has what others said in it.
+        for cue, reply in silent or replies[game.id]:
+            game.take(cue, reply)
             if reply.act is not None:
-                acts[game.id][name] = reply.act
+                acts[game.id][cue.ask.role] = reply.act
     _proceed(environment, games, acts, seed)
 
 

@@ -147,7 +147,7 @@ class ProductionWorker:
         self._production.use(draft.config.producer)
         groups = self._production.produce(draft.problems, draft.prompts, draft.at)
         self._passes.config = draft.config
-        gap = engine_gap(self._passes, groups[0]) if groups else {}
+        gap = engine_gap(self._passes, groups) if groups else {}
         after = self._production.state_dict() or None
         if state is None and after is not None:
             raise UserError(

@@ -356,7 +356,8 @@ def _turns(
         for rollout in rollouts
     ]
     turn_BT[mask_BT] = torch.tensor([turn for row in turns for turn in row])
-    last_B = turn_BT.amax(-1, keepdim=True)
+    # A rollout without any drawn token has a turn in which nothing was said.
+    last_B = turn_BT.amax(-1, keepdim=True).clamp(min=0)
     rewards_BK = rewards_B.new_zeros(len(rollouts), int(last_B.max()) + 1)
     rewards_BK = rewards_BK.scatter(1, last_B, rewards_B[:, None])
     if by_token_BT is not None:

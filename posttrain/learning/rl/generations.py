@@ -104,7 +104,7 @@ class Queue:
         # Later the policy's drift is in the gap, too: only now does it show an engine that
         # computes something else.
         if generation.step > step:
-            gap = learner.gap(generation.groups[0])
+            gap = learner.gap(generation.groups)
             learner.check_gap(gap["logprob_gap"])
             generation.facts |= gap
         self.waiting.append(generation)

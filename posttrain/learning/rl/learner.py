@@ -27,7 +27,7 @@ from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.credit import training_samples
 from posttrain.learning.rl.failures import errors_of_rl, naming_culprit, refuse_gap, refuse_infinite
 from posttrain.learning.rl.passes import ModelPasses
-from posttrain.learning.rl.rollout import Group, Rollout
+from posttrain.learning.rl.rollout import Group
 from posttrain.learning.training.failed_batch import keep_for_replay
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, Stateful
@@ -229,9 +229,9 @@ class PolicyLearner:
             loss = loss + value_loss
         return loss, metrics
 
-    def gap(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
+    def gap(self, groups: Sequence[Group]) -> dict[str, float]:
         """Hold the engine against the policy as it is now; see `engine_gap`."""
-        return engine_gap(self.passes, rollouts)
+        return engine_gap(self.passes, groups)
 
     def check_gap(self, gap: float) -> None:
         """Stop where engine and trainer disagree by more than the recipe allows."""
@@ -268,17 +268,21 @@ class PolicyLearner:
         ]
 
 
-def engine_gap(passes: ModelPasses, rollouts: Sequence[Rollout]) -> dict[str, float]:
+def engine_gap(passes: ModelPasses, groups: Sequence[Group]) -> dict[str, float]:
     """Hold the engine's log-probabilities against those of the policy as it is now.
 
     Args:
         passes: The policy, at the temperature that was drawn with.
-        rollouts: What the engine drew from it.
+        groups: What the engine drew from it; the first group in which something was drawn is held.
 
     Returns:
-        Distances over the drawn tokens, in nats.
+        Distances over its drawn tokens, in nats; 0 where nothing was drawn at all.
 
     """
+    drawn = ([rollout for rollout in group if rollout.num_drawn] for group in groups)
+    rollouts = next(filter(None, drawn), [])
+    if not rollouts:
+        return dict.fromkeys(("logprob_gap", "logprob_gap_max", "logprob_gap_k3"), 0.0)
     samples = [TrainSample.bare(rollout) for rollout in rollouts]
     rows = passes.rows(samples, passes.present_logprobs)
     now = [value for row in rows for value in row]

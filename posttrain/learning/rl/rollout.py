@@ -102,8 +102,10 @@ class Rollout(NamedTuple):
 
     @property
     def broke(self) -> bool:
-        """True where its environment broke, or kept it waiting until the deadline."""
-        return self.end in ("failed", "time")
+        """True where nobody can judge it: its environment broke, or kept it waiting until the
+        deadline, or it never came to speak.
+        """
+        return self.end in ("failed", "time") or not self.logprobs
 
     @property
     def judged(self) -> bool:
@@ -175,7 +177,8 @@ def of_episode(
         version: Step whose policy would have spoken, where the environment broke before it could.
         learning: Roles that the trained policy plays, by name or by what stands before a colon.
         within: Whose rollouts are compared: those of a role in all episodes of the problem, or
-            those of the roles of one name in the episode itself, such as several solvers'.
+            those of the roles of one name in the episode itself, such as several solvers', where
+            there are several.
 
     Returns:
         A rollout for each sequence of each of these roles that drew something, and of the policy
@@ -189,9 +192,11 @@ def of_episode(
     roles = [(name, known) for name in names if (known := role_of(name, learning)) is not None]
     rows: list[Rollout] = []
     for name, known in roles:
-        peers = "" if len(learning) == 1 and within == "problem" else known
-        if within == "episode":
-            peers = f"{known}@{episode.id}"
+        # A role that is alone in the episode has nobody to be compared with there.
+        several = sum(other == known for _, other in roles) > 1
+        peers = f"{known}@{episode.id}" if within == "episode" and several else known
+        if len(learning) == 1 and not several:
+            peers = ""
         rows += _of_role(episode, problem, name, group=group, version=version, peers=peers)
     return rows
 
@@ -206,7 +211,7 @@ def _of_role(
         if not drawn and (place or role != POLICY):
             # It was begun, and the episode ended before the role came to speak in it.
             continue
-        if drawn or episode.end not in ("failed", "time"):
+        if segment.versions:
             _check_drawn(problem.id, drawn, segment.logprobs)
         own = [*islice(turns, len(segment.said)), *[(0.0, "")] * segment.summed_up]
         yield Rollout(

@@ -100,10 +100,15 @@ def parted(values: Sequence[T], segments: Sequence[Rollout]) -> list[tuple[T, ..
     Returns:
         What each segment has; a number that all tokens share is each one's.
 
+    Raises:
+        ValueError: There is not one for every drawn token.
+
     """
     lengths = [each.num_drawn for each in segments]
-    if len(values) <= 1 or len(values) != sum(lengths):
+    if len(values) <= 1:
         return [tuple(values)] * len(segments)
+    if len(values) != sum(lengths):
+        raise ValueError(f"{len(values)} numbers for {sum(lengths)} drawn tokens")
     return [tuple(values[a:b]) for a, b in pairwise(accumulate(lengths, initial=0))]
 
 

@@ -13,6 +13,7 @@ from posttrain.learning.episodes.players.base import PlayBench
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.rl.rollout import of_episode
 from posttrain.learning.rl.wholes import as_one, parted, places_of_wholes, wholes
+from tests.scripted import FakeEngine
 
 SEED = 3
 
@@ -123,6 +124,26 @@ def test_sequences_of_an_episode_are_one_rollout_for_reward_and_credit(episodes,
         assert sum(earned for earned, _ in whole.turns) == 1.0
         assert len(whole.turns) == len(whole.drawn_by_turn)
         assert as_one(rows[:1]) is rows[0]
+
+
+def test_what_is_forgotten_stays_forgotten(tokenizer, problems, prompts, params):
+    """Ten turns of two letters: the prompt and the last turn, however often it was cut."""
+    engine = FakeEngine(tokenizer, lambda prompt, index, seed: "ab")
+    most = max(len(prompt.token_ids) for prompt in prompts)
+    context = {"kind": "truncate", "at_tokens": most + 2, "keep_turns": 1}
+    config = PlayConfig.parse({"environment": Reading(rounds=10), "context": context}, where="x")
+    speakers = config.seated(PlayBench(engine, tokenizer)).speakers(params)
+    groups = play(Reading(rounds=10), problems, prompts, speakers, seed=SEED, most_turns=10)
+    for prompt, group in zip(prompts, groups, strict=True):
+        for episode in group:
+            segments = episode.of(POLICY)
+            lengths = [len(segment.token_ids) for segment in segments]
+            # Each holds the prompt, a kept turn with what followed it, and the turn that it adds.
+            assert len(segments) > 4
+            assert len(set(lengths[2:-1])) <= 2
+            for segment in segments:
+                text = tokenizer.decode(segment.token_ids)
+                assert text.count(problems[0].prompt[-3:]) <= 1 or len(prompt.token_ids) > 30
 
 
 @dataclass

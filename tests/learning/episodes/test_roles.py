@@ -140,7 +140,7 @@ def test_roles_of_one_name_are_compared_within_an_episode(tokenizer, problems, p
     roles = [POLICY, "solver:1", "solver:2"]
     assert [[row.role for row in rows] for rows in made] == [roles] * 3
     first = group[0].id
-    assert [row.peers for row in made[0]] == [f"policy@{first}", *[f"solver@{first}"] * 2]
+    assert [row.peers for row in made[0]] == [POLICY, *[f"solver@{first}"] * 2]
     flat = [row._replace(reward=float("1" in row.role)) for rows in made for row in rows]
     assert reward_statistics(flat)["group_mean"] == [0.0, 0.5, 0.5] * 3
 

@@ -90,7 +90,9 @@ def turn_rewards(
     turn_BT = needed(rollouts.turn_BT, "turn_BT", "credit by turns")
     paid_BK = needed(rollouts.turn_rewards_BK, "turn_rewards_BK", "credit by turns")
     added_B = rewards_B - rollouts.rewards_B
-    rewards_BK = paid_BK.scatter_add(1, turn_BT.amax(-1, keepdim=True), added_B[:, None])
+    # A rollout without any drawn token, which no statistic counts, has a turn in name.
+    last_B = turn_BT.amax(-1, keepdim=True).clamp(min=0)
+    rewards_BK = paid_BK.scatter_add(1, last_B, added_B[:, None])
     for cost in costs:
         # What the tokens themselves are paid is in the rewards of their turns.
         if cost.cost_BT is not rollouts.token_rewards_BT:

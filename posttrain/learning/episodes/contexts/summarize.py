@@ -42,7 +42,7 @@ class Summarize(ContextManager):
 
         closing = [self._asked(each, role) for each in crowded]
         prompts = [
-            Prompt(f"{each.asked.episode}@{each.asked.turn}~{len(each.segments)}", last.token_ids)
+            Prompt(f"{each.asked.place[0]}~{len(each.segments)}", last.token_ids)
             for each, last in zip(crowded, closing, strict=True)
         ]
         params = replace(role.params, num_samples=1)
@@ -73,9 +73,10 @@ class Summarize(ContextManager):
         text = summary.text.strip()
         if not text:
             text = "..."
-        problem = crowded.asked.problem
-        news = "\n".join(told.text for told in crowded.asked.ask.new)
-        whole = "\n".join(part for part in (problem.prompt, text, news) if part)
-        (ids,) = encode_prompts(role.tokenizer, in_context([whole], [problem.context]))
+        asked = crowded.asked
+        news = "\n".join(told.text for told in asked.ask.new)
+        # What the role read first: the problem's prompt, or what it was told in place of that.
+        whole = "\n".join(part for part in (asked.heard[0].text, text, news) if part)
+        (ids,) = encode_prompts(role.tokenizer, in_context([whole], [asked.problem.context]))
         fresh = Segment(last.role).read(tuple(ids))
         return (*earlier, closing.drew(summary)._replace(summed_up=True), fresh)

@@ -1,7 +1,6 @@
 """A context that forgets its middle."""
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -28,7 +27,8 @@ class Truncate(ContextManager):
 
     def is_full(self, segment: Segment) -> bool:
         """Count its tokens; see `ContextManager.is_full`."""
-        return len(segment.token_ids) > self.at_tokens and len(segment.spans) > 1
+        kept = 1 + 2 * self.keep_turns
+        return len(segment.token_ids) > self.at_tokens and len(segment.spans) > kept
 
     def make_room(self, crowded: Sequence[Crowded], role: "TokenRole") -> list[tuple[Segment, ...]]:  # noqa: ARG002
         """Leave the middle out; see `ContextManager.make_room`."""
@@ -36,9 +36,10 @@ class Truncate(ContextManager):
 
     def _cut(self, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
         *earlier, last = segments
-        # In turns: the prompt is read, then each turn is drawn and something is read behind it.
+        # The prompt is read, then come turns: what was said, and what was read behind it. In a
+        # segment that begins with kept turns these are spans, too, of tokens that are now read.
         first, *behind = last.spans
-        pieces = behind[-2 * self.keep_turns :]
-        kept = chain.from_iterable(last.token_ids[each.begin : each.end] for each in pieces)
-        fresh = Segment(last.role).read((*last.token_ids[: first.end], *kept))
+        fresh = Segment(last.role).read(last.token_ids[: first.end])
+        for each in behind[-2 * self.keep_turns :]:
+            fresh = fresh.read(last.token_ids[each.begin : each.end])
         return (*earlier, last.until_drawn(), fresh)
