@@ -207,7 +207,6 @@ def main() -> None:
     for name in asked.names:
         if not (ROOT / f"recipes/play-{name}/recipe.yaml").is_file():
             parser.error(f"there is no recipes/play-{name}")
-    figures = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     for name in asked.names:
         told = {"date": datetime.now(UTC).date().isoformat(), "machine": described(1)}
         seeds: dict[str, Any] = {}
@@ -215,10 +214,16 @@ def main() -> None:
         for seed in asked.seeds:
             seeds[str(seed)] = run_seed(name, seed, keep=asked.keep)
             print(f"{name}, seed {seed}: {seeds[str(seed)]}", flush=True)
-            # Kept as it comes: what is asked for may take an hour.
-            figures[name] = {**told, **bounds, "seeds": seeds}
-            write(figures)
-    write(figures)
+            # Kept as it comes, beside what another process may have written since: what is asked
+            # for may take an hour.
+            write(known() | {name: {**told, **bounds, "seeds": seeds}})
+    write(known())
+
+
+def known() -> dict[str, Any]:
+    """Read what was measured so far, by name."""
+    figures: dict[str, Any] = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    return figures
 
 
 if __name__ == "__main__":
