@@ -23,6 +23,7 @@ from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
 from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run
+from tests.learning.episodes.test_contexts import Reading
 
 SMALL = {
     "algorithm": {"advantage": {"scale": "sample"}},
@@ -300,7 +301,10 @@ def test_every_metric_has_a_stable_name_and_a_meaning(inputs, tmp_path):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_trains(inputs, tmp_path, name):
-    metrics = train(inputs, tmp_path / "run", steps=2, algorithm=name)
+    settings = {}
+    if "states" in PRESETS[name].algorithm.needs:
+        settings["producer"] = {"kind": "episodes", "environment": Reading(rounds=2)}
+    metrics = train(inputs, tmp_path / "run", steps=2, algorithm=name, **settings)
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert report["algorithm"]["digest"] == digest(PRESETS[name].algorithm)
     assert report["policy"]["after"] == weights_digest(load_policy(tmp_path / "run/policy").model)

@@ -23,6 +23,7 @@ from posttrain.learning.rl.batch import (
     with_advantages,
 )
 from posttrain.learning.rl.critic import Critic
+from posttrain.learning.rl.drawn import as_groups
 from posttrain.learning.rl.generation import Generation
 from posttrain.learning.rl.generations import Buffer
 from posttrain.learning.rl.learner import PolicyLearner
@@ -30,7 +31,7 @@ from posttrain.learning.rl.metrics import describe
 from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.reference import ReferencePolicy
-from posttrain.learning.rl.rollout import as_groups, marked
+from posttrain.learning.rl.rollout import marked
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.failed_batch import load_failed_batch

@@ -17,11 +17,11 @@ from posttrain.learning.rl.batch import (
     rollout_batch,
     with_advantages,
 )
+from posttrain.learning.rl.drawn import as_groups
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.replay import replay
 from posttrain.learning.rl.rewarder import Rewarder
-from posttrain.learning.rl.rollout import as_groups
 from posttrain.learning.rl.store import rollouts_table
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.learning.training.config import LearnerConfig

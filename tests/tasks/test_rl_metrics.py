@@ -48,11 +48,14 @@ class Spreading(Regularizer):
 PARTS = {"problem_sampler": {"counting": Counting}, "regularizer": {"spreading": Spreading}}
 
 
-SOMETIMES = {"rl/unjudged", "rl/rollouts_masked", "rl/episodes_failed", "rl/turns"}
+SOMETIMES = {
+    *("rl/unjudged", "rl/rollouts_masked", "rl/episodes_failed", "rl/episodes_late", "rl/turns"),
+    "rl/delivered",
+}
 """What only steps with such rollouts measure; all here are judged, end in time, have one turn."""
 ALWAYS = {
     *("reward", "unjudged", "episodes_failed", "turns", "length", "truncation_rate", "entropy"),
-    *("yield", "all_solved"),
+    *("yield", "all_solved", "episodes_late", "delivered"),
     *("none_solved", "rollouts_drawn", "tokens_drawn", "rounds", "rollouts_trained"),
     *("rollouts_masked", "trained_share", "staleness", "rollouts_stale", "logprob_gap"),
     *("logprob_gap_max", "logprob_gap_k3", "loss", "clip_fraction", "approx_kl"),

@@ -8,13 +8,7 @@ import pytest
 from posttrain.data.schemas import ROLLOUTS, row_id
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.rl import store
-from posttrain.learning.rl.rollout import (
-    Rollout,
-    Span,
-    from_plain,
-    grouped,
-    plain,
-)
+from posttrain.learning.rl.rollout import Rollout, Span, from_plain, grouped, plain
 from posttrain.learning.rl.store import RolloutStore, rollouts_table, stored_groups
 
 

@@ -17,7 +17,7 @@ from posttrain.backends.cluster.connection import connected
 from posttrain.backends.cluster.local_pool import LocalPool
 from posttrain.backends.cluster.worker_pool import WorkerPool
 from posttrain.learning.models.load import Policy
-from posttrain.learning.rl.learner import engine_gap
+from posttrain.learning.rl.gap import engine_gap
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.producers.base import Producer, Production, Workbench, start_producer
 from posttrain.learning.rl.rollout import Group

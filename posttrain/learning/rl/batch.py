@@ -15,8 +15,7 @@ from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
 from posttrain.learning.algorithms.objective import informative
 from posttrain.learning.rewards.config import REWARD
 from posttrain.learning.rl.failures import errors_of_rl
-from posttrain.learning.rl.rollout import Group, Rollout
-from posttrain.learning.rl.wholes import wholes
+from posttrain.learning.rl.rollout import Group, Rollout, wholes
 
 TokenValues = tuple[float, ...]
 

@@ -18,25 +18,6 @@ def errors_of_rl() -> Iterator[None]:
         raise UserError(f"rl: {error}") from None
 
 
-def refuse_gap(gap: float, *, most: float) -> None:
-    """Stop where engine and trainer disagree by more than the recipe allows.
-
-    Args:
-        gap: Mean distance of their log-probabilities, in nats per token.
-        most: The largest that is allowed.
-
-    Raises:
-        UserError: It is larger, or not a number.
-
-    """
-    if not gap <= most:
-        raise UserError(
-            f"rl: the engine's log-probabilities differ from the trainer's by {gap:.4f} nats"
-            f" per token, more than max_logprob_gap {most}; the engine"
-            " has stale weights or computes something else"
-        )
-
-
 def refuse_infinite(loss: float, outputs: PartOutputs, *, where: str) -> None:
     """Stop training at a loss that is not a number.
 

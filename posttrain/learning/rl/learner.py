@@ -5,29 +5,33 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from posttrain.learning.algorithms.objective import (
+    advantages,
     denominator,
+    generation_weights,
     policy_objective,
 )
 from posttrain.learning.algorithms.part_outputs import PartOutputs
-from posttrain.learning.maths.reduce import masked_mean
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import bit_sums
 from posttrain.learning.models.optim import NotFiniteError, Optimizer
 from posttrain.learning.rl.batch import (
+    TokenValues,
     TrainBatch,
     TrainSample,
     collate,
     lengths_and_groups,
+    reward_statistics,
+    rollout_batch,
+    rows_of,
 )
 from posttrain.learning.rl.config import RlConfig
-from posttrain.learning.rl.credit import training_samples
-from posttrain.learning.rl.failures import errors_of_rl, naming_culprit, refuse_gap, refuse_infinite
+from posttrain.learning.rl.failures import errors_of_rl, naming_culprit, refuse_infinite
+from posttrain.learning.rl.gap import engine_gap, refuse_gap, token_gap
 from posttrain.learning.rl.passes import ModelPasses
-from posttrain.learning.rl.rollout import Group
+from posttrain.learning.rl.rollout import Group, as_one, by_row, of_wholes, places_of_wholes
 from posttrain.learning.training.failed_batch import keep_for_replay
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, Stateful
@@ -212,7 +216,7 @@ class PolicyLearner:
                 outputs=self.outputs,
             )
         if first:
-            metrics |= _gap(new_BT.detach(), batch.sampled_logprobs_BT, batch.mask_BT)
+            metrics |= token_gap(new_BT.detach(), batch.sampled_logprobs_BT, batch.mask_BT)
         if passes.critic is not None:
             assert algorithm.critic is not None
             assert batch.returns_BT is not None
@@ -268,30 +272,73 @@ class PolicyLearner:
         ]
 
 
-def engine_gap(passes: ModelPasses, groups: Sequence[Group]) -> dict[str, float]:
-    """Hold the engine's log-probabilities against those of the policy as it is now.
+def training_samples(
+    groups: Sequence[Group], passes: ModelPasses, *, step: int
+) -> list[list[TrainSample | None]]:
+    """Turn the groups of a step into what is learned from, before the step's first update.
+
+    What needs a model (a critic's values, a divergence in the reward, log-probabilities of the
+    policy as it is now) is computed here once, if the algorithm needs it, and stays as it is
+    through all updates. This is the only place where advantages are computed: statistics are of
+    these groups and no others.
 
     Args:
-        passes: The policy, at the temperature that was drawn with.
-        groups: What the engine drew from it; the first group in which something was drawn is held.
+        groups: The groups that are learned from.
+        passes: The models, and the config that says what is needed.
+        step: 0-based step, which is the version of the present policy.
 
     Returns:
-        Distances over its drawn tokens, in nats; 0 where nothing was drawn at all.
+        A sample for each rollout, group by group. None for a rollout that bears no loss (cut off,
+        where the algorithm does not keep those, or not to be judged), so that no denominator
+        counts it.
 
     """
-    drawn = ([rollout for rollout in group if rollout.num_drawn] for group in groups)
-    rollouts = next(filter(None, drawn), [])
+    config = passes.config
+    algorithm, needs = config.algorithm_at_work, config.algorithm.needs
+    rollouts = [rollout for group in groups for rollout in group]
     if not rollouts:
-        return dict.fromkeys(("logprob_gap", "logprob_gap_max", "logprob_gap_k3"), 0.0)
-    samples = [TrainSample.bare(rollout) for rollout in rollouts]
-    rows = passes.rows(samples, passes.present_logprobs)
-    now = [value for row in rows for value in row]
-    then = [value for rollout in rollouts for value in rollout.logprobs]
-    mask_N = torch.ones(len(now), dtype=torch.bool)
-    return {
-        name: float(value)
-        for name, value in _gap(torch.tensor(now), torch.tensor(then), mask_N).items()
-    }
+        return []
+    bare = [TrainSample.bare(rollout) for rollout in rollouts]
+    columns: dict[str, list[TokenValues]] = {}
+    if passes.critic is not None:
+        columns["values"] = passes.rows(bare, passes.present_values)
+    if "rewards_reference" in needs:
+        columns["reference_logprobs"] = passes.rows(bare, passes.reference_logprobs)
+    if "generation_entropy" in needs:
+        columns["entropy"] = passes.rows(bare, passes.present_entropy)
+    # Credit is of what a role did in an episode, in however many sequences it is learned from.
+    places = places_of_wholes(rollouts)
+    whole = [as_one([rollouts[at] for at in each]) for each in places]
+    joint = {name: of_wholes(rows, places) for name, rows in columns.items()}
+
+    def of_rows(values: Sequence[TokenValues]) -> list[TokenValues]:
+        return by_row(values, rollouts, places)
+
+    apart = config.reward.combine.apart(config.reward.components)
+    batch = rollout_batch(whole, needs=needs, columns=joint, apart=apart)
+    with errors_of_rl():
+        earned = advantages(algorithm, batch, max_tokens=config.longest)
+    kept: dict[str, Sequence[Any]] = {"advantages": of_rows(rows_of(earned.advantages_BT, whole))}
+    if earned.returns_BT is not None:
+        returns = of_rows(rows_of(earned.returns_BT, whole))
+        kept |= {"values": columns["values"], "returns": returns}
+    stale = any(rollout.policy_version != step for rollout in rollouts)
+    if "old_logprobs" in needs and (stale or config.updates_per_step > 1):
+        # Else the policy before the first update is the engine, or the present one.
+        kept["old_logprobs"] = passes.rows(bare, passes.present_logprobs)
+    with errors_of_rl():
+        weights_BT = generation_weights(algorithm, batch, earned.advantages_BT)
+    if weights_BT is not None:
+        kept["weights"] = of_rows(rows_of(weights_BT.float(), whole))
+    if "group_statistics" in needs:
+        for name, column in reward_statistics(whole).items():
+            kept[name] = [each[0] for each in of_rows([(value,) for value in column])]
+    bears = of_rows([(float(each),) for each in earned.bears_loss_B.tolist()])
+    samples = iter(
+        replace(sample, **{name: rows[place] for name, rows in kept.items()}) if own[0] else None
+        for place, (sample, own) in enumerate(zip(bare, bears, strict=True))
+    )
+    return [[next(samples) for _ in group] for group in groups]
 
 
 def whole_denominator(parts: Sequence[TrainBatch], config: RlConfig) -> int:
@@ -307,15 +354,3 @@ def whole_denominator(parts: Sequence[TrainBatch], config: RlConfig) -> int:
     """
     algorithm, longest = config.algorithm, config.longest
     return sum(denominator(algorithm, part.mask_BT, max_tokens=longest) for part in parts)
-
-
-def _gap(new: Tensor, sampled: Tensor, mask: Tensor) -> dict[str, Tensor]:
-    """Distance of the trainer's log-probabilities from the engine's, over the drawn tokens."""
-    difference = torch.where(mask, new - sampled, 0.0)
-    # k3 of KL(engine || trainer): never negative, and 0 where they agree.
-    divergence = torch.expm1(difference) - difference
-    return {
-        "logprob_gap": masked_mean(difference.abs(), mask),
-        "logprob_gap_max": difference.abs().max(),
-        "logprob_gap_k3": masked_mean(divergence, mask),
-    }

@@ -193,7 +193,7 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
         tokens in nats, an unbiased estimate of the policy's. Lengths are in tokens.
 
     """
-    from posttrain.learning.rl.wholes import wholes
+    from posttrain.learning.rl.rollout import wholes
 
     groups = [wholes(group) for group in groups]
     rollouts = [rollout for group in groups for rollout in group]

@@ -9,8 +9,7 @@ from posttrain.learning.rewards.components.base import Answers, Verify
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.port_models import PortModels
 from posttrain.learning.rewards.stack import Earned, StackAtWork
-from posttrain.learning.rl.rollout import Group
-from posttrain.learning.rl.wholes import as_one, parted, places_of_wholes
+from posttrain.learning.rl.rollout import Group, as_one, parted, places_of_wholes
 
 if TYPE_CHECKING:
     from posttrain.learning.models.distributed.group import ProcessGroup

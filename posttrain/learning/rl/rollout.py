@@ -1,18 +1,15 @@
-"""Rollouts: what a policy drew, and what it earned."""
+"""Rollouts: what a policy drew, and what it earned; the segments of one as a whole."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any, Literal, NamedTuple
+from itertools import accumulate, chain, pairwise
+from typing import Any, NamedTuple, TypeVar
 
-from posttrain.data.schemas import Problem
-from posttrain.learning.episodes.config import role_of
+from posttrain.learning.curriculum.base import GroupResult
 from posttrain.learning.episodes.environments.base import POLICY
-from posttrain.learning.episodes.episode import Episode, Span
-from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
-from posttrain.stage.errors import UserError
+from posttrain.learning.episodes.episode import Span
 
-_ENDS: Mapping[FinishReason, str] = {FinishReason.STOP: "over", FinishReason.LENGTH: "tokens"}
+T = TypeVar("T")
 
 
 class Rollout(NamedTuple):
@@ -116,143 +113,6 @@ class Rollout(NamedTuple):
 Group = list[Rollout]
 
 
-def as_groups(
-    samples: Sequence[Sample],
-    problems: Sequence[Problem],
-    prompts: Sequence[Prompt],
-    *,
-    first: int = 0,
-) -> list[Group]:
-    """Turn samples into rollouts that have earned nothing yet.
-
-    Args:
-        samples: As many of each prompt, adjacent.
-        problems: The problems of the prompts, in the same order.
-        prompts: What was sampled from.
-        first: Number of the first group.
-
-    Returns:
-        One group per prompt.
-
-    Raises:
-        UserError: A sample has no tokens, or not one finite log-probability for each.
-
-    """
-    size = len(samples) // len(prompts)
-    for sample in samples:
-        _check_drawn(sample.prompt_id, len(sample.token_ids), sample.logprobs)
-    rollouts = [
-        Rollout(
-            problem_id=sample.prompt_id,
-            source=problems[index // size].source,
-            group=first + index // size,
-            episode=f"{sample.prompt_id}/{index % size}",
-            token_ids=prompts[index // size].token_ids + sample.token_ids,
-            spans=_prompt_and_answer(prompts[index // size].token_ids, sample.token_ids),
-            logprobs=sample.logprobs,
-            versions=(sample.policy_version,),
-            end=_ENDS[sample.finish_reason],
-            text=sample.text,
-        )
-        for index, sample in enumerate(samples)
-    ]
-    return grouped(rollouts)
-
-
-def of_episode(
-    episode: Episode,
-    problem: Problem,
-    *,
-    group: int,
-    version: int,
-    learning: Sequence[str] = (POLICY,),
-    within: Literal["problem", "episode"] = "problem",
-) -> list[Rollout]:
-    """Turn what the policy read and drew in an episode into rollouts that have earned nothing yet.
-
-    Args:
-        episode: That is over.
-        problem: What it was about.
-        group: Number of its group.
-        version: Step whose policy would have spoken, where the environment broke before it could.
-        learning: Roles that the trained policy plays, by name or by what stands before a colon.
-        within: Whose rollouts are compared: those of a role in all episodes of the problem, or
-            those of the roles of one name in the episode itself, such as several solvers', where
-            there are several.
-
-    Returns:
-        A rollout for each sequence of each of these roles that drew something, and of the policy
-        also where its environment broke at once. Its text is what was said in it, a line a turn.
-
-    Raises:
-        UserError: The policy drew no token, or not one finite log-probability for each.
-
-    """
-    names = dict.fromkeys((POLICY, *(each.role for each in episode.segments)))
-    roles = [(name, known) for name in names if (known := role_of(name, learning)) is not None]
-    rows: list[Rollout] = []
-    for name, known in roles:
-        # A role that is alone in the episode has nobody to be compared with there.
-        several = sum(other == known for _, other in roles) > 1
-        peers = f"{known}@{episode.id}" if within == "episode" and several else known
-        if len(learning) == 1 and not several:
-            peers = ""
-        rows += _of_role(episode, problem, name, group=group, version=version, peers=peers)
-    return rows
-
-
-def _of_role(
-    episode: Episode, problem: Problem, role: str, *, group: int, version: int, peers: str
-) -> Iterator[Rollout]:
-    """A rollout for each sequence that a role drew in."""
-    turns = iter(zip(episode.earned(role), episode.keys(role), strict=True))
-    for place, segment in enumerate(episode.of(role)):
-        drawn = sum(span.end - span.begin for span in segment.spans if span.drawn)
-        if not drawn and (place or role != POLICY):
-            # It was begun, and the episode ended before the role came to speak in it.
-            continue
-        if segment.versions:
-            _check_drawn(problem.id, drawn, segment.logprobs)
-        own = [*islice(turns, len(segment.said)), *[(0.0, "")] * segment.summed_up]
-        yield Rollout(
-            problem_id=problem.id,
-            source=problem.source,
-            group=group,
-            episode=episode.id,
-            token_ids=segment.token_ids,
-            spans=segment.spans,
-            logprobs=segment.logprobs,
-            versions=segment.versions or (version,),
-            end=episode.end,
-            text="\n".join(segment.said),
-            turns=() if episode.is_one_answer else tuple(own),
-            read=episode.read,
-            role=role,
-            segment=place,
-            peers=peers,
-        )
-
-
-def _prompt_and_answer(prompt: Sequence[int], answer: Sequence[int]) -> tuple[Span, ...]:
-    begin, end = len(prompt), len(prompt) + len(answer)
-    return (Span(0, begin, 0, drawn=False), Span(begin, end, 0, drawn=True))
-
-
-def _check_drawn(problem: str, num_tokens: int, logprobs: Sequence[float]) -> None:
-    """Refuse what no learner could use, whichever engine drew it."""
-    if not num_tokens or num_tokens != len(logprobs):
-        raise UserError(
-            f"rl: a sample of problem {problem} has {num_tokens} tokens and {len(logprobs)}"
-            " log-probabilities; a learner needs one for each token, and at least one token: check"
-            " the engine's settings"
-        )
-    if not math.isfinite(math.fsum(logprobs)):
-        raise UserError(
-            f"rl: a sample of problem {problem} has a log-probability that is not finite; the"
-            " engine drew what its policy excludes: check its number format"
-        )
-
-
 def grouped(rollouts: Sequence[Rollout]) -> list[Group]:
     """Put adjacent rollouts of one group together."""
     groups: list[Group] = []
@@ -304,3 +164,156 @@ def from_values(values: Mapping[str, Any]) -> Rollout:
             "components": tuple((name, value) for name, value in values["components"]),
         }
     )
+
+
+def places_of_wholes(rollouts: Sequence[Rollout]) -> list[list[int]]:
+    """Find the rows that belong together: the segments of a role in an episode, in their order.
+
+    Args:
+        rollouts: Rows of any groups.
+
+    Returns:
+        Places by whole, in the order in which each begins; one place each where no episode was cut
+        into segments.
+
+    """
+    found: list[list[int]] = []
+    begun: dict[tuple[int, str, str], list[int]] = {}
+    for place, row in enumerate(rollouts):
+        of = (row.group, row.episode, row.role)
+        if row.segment == 0 or of not in begun:
+            found.append([])
+            begun[of] = found[-1]
+        begun[of].append(place)
+    return found
+
+
+def wholes(group: Group) -> list[Rollout]:
+    """Return the rollouts of a group with the segments of each episode and role joined."""
+    return [as_one([group[place] for place in places]) for places in places_of_wholes(group)]
+
+
+def result_of(group: Group, problem: int) -> GroupResult:
+    """Say what became of a problem: by the role that is given it, and no other that the policy has.
+
+    Args:
+        group: Rollouts of one problem.
+        problem: Place of the problem.
+
+    Returns:
+        What a problem sampler sees of it.
+
+    """
+    attempts = [whole for whole in wholes(group) if whole.role == POLICY]
+    return GroupResult(
+        problem=problem,
+        rewards=tuple(rollout.reward for rollout in attempts),
+        solved=tuple(rollout.solved for rollout in attempts),
+        lengths=tuple(rollout.num_drawn for rollout in attempts),
+        advantages=tuple(rollout.mean_advantage for rollout in attempts),
+    )
+
+
+def as_one(segments: Sequence[Rollout]) -> Rollout:
+    """Join the segments of a role in an episode, one behind the other.
+
+    What a later segment read again stands in it again, as read: the drawn tokens are each there
+    once, in the order in which they were drawn.
+
+    Args:
+        segments: At least one; all share what they earned.
+
+    Returns:
+        The segment itself where there is one.
+
+    """
+    if len(segments) == 1:
+        return segments[0]
+    *_, last = segments
+    alone = len({each.advantages for each in segments}) == 1 and len(last.advantages) <= 1
+    return last._replace(
+        token_ids=_chained(each.token_ids for each in segments),
+        spans=_chained(_shifted(segments)),
+        logprobs=_chained(each.logprobs for each in segments),
+        versions=_chained(each.versions for each in segments),
+        text="\n".join(each.text for each in segments if each.text),
+        turns=_chained(each.turns for each in segments),
+        token_rewards=_chained(each.token_rewards for each in segments),
+        advantages=last.advantages if alone else _chained(map(_spread, segments)),
+        segment=0,
+    )
+
+
+def parted(values: Sequence[T], segments: Sequence[Rollout]) -> list[tuple[T, ...]]:
+    """Part what a whole has back among its segments.
+
+    Args:
+        values: One per drawn token of the whole, or one or none for all of it.
+        segments: Of the whole, in their order.
+
+    Returns:
+        What each segment has; a number that all tokens share is each one's.
+
+    Raises:
+        ValueError: There is not one for every drawn token.
+
+    """
+    lengths = [each.num_drawn for each in segments]
+    if len(values) <= 1:
+        return [tuple(values)] * len(segments)
+    if len(values) != sum(lengths):
+        raise ValueError(f"{len(values)} numbers for {sum(lengths)} drawn tokens")
+    return [tuple(values[a:b]) for a, b in pairwise(accumulate(lengths, initial=0))]
+
+
+def of_wholes(rows: Sequence[Sequence[T]], places: Sequence[Sequence[int]]) -> list[tuple[T, ...]]:
+    """Join what the rows of each whole have.
+
+    Args:
+        rows: Numbers of each row, one per drawn token.
+        places: As `places_of_wholes` gives them.
+
+    Returns:
+        The numbers of each whole, in the order in which its tokens were drawn.
+
+    """
+    return [tuple(chain.from_iterable(rows[at] for at in each)) for each in places]
+
+
+def by_row(
+    values: Sequence[Sequence[T]], rollouts: Sequence[Rollout], places: Sequence[Sequence[int]]
+) -> list[tuple[T, ...]]:
+    """Give each row its part of what its whole has.
+
+    Args:
+        values: Numbers of each whole, as in `parted`.
+        rollouts: The rows.
+        places: As `places_of_wholes` gives them.
+
+    Returns:
+        The numbers of each row.
+
+    """
+    found: list[tuple[T, ...]] = [()] * len(rollouts)
+    for whole, each in zip(values, places, strict=True):
+        parts = parted(whole, [rollouts[at] for at in each])
+        for at, part in zip(each, parts, strict=True):
+            found[at] = part
+    return found
+
+
+def _chained(parts: "Iterator[Sequence[T]] | map[Sequence[T]]") -> tuple[T, ...]:
+    return tuple(chain.from_iterable(parts))
+
+
+def _spread(segment: Rollout) -> tuple[float, ...]:
+    given = segment.advantages
+    return given * segment.num_drawn if len(given) == 1 else given
+
+
+def _shifted(segments: Sequence[Rollout]) -> Iterator[list[Span]]:
+    tokens = turns = 0
+    for each in segments:
+        yield [Span(s.begin + tokens, s.end + tokens, s.turn + turns, s.drawn) for s in each.spans]
+        tokens += len(each.token_ids)
+        turns += len(each.versions)

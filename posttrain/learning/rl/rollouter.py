@@ -20,8 +20,7 @@ from posttrain.learning.rl.producers.base import (
     Workbench,
     start_producer,
 )
-from posttrain.learning.rl.rollout import Group, marked
-from posttrain.learning.rl.wholes import result_of
+from posttrain.learning.rl.rollout import Group, marked, result_of
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.stage.context import StageContext

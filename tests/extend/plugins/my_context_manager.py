@@ -10,10 +10,8 @@ rl_forgetful:
     kind: episodes
     environment: {kind: second_try, words: "Again:"}
     context: {kind: forget, at_tokens: 12}
-  reward:
-    components: {correct: verifier, near: {kind: target_length, target: 9}}
-    bonus_may_outweigh: true
-"""
+  reward: {components: {correct: verifier, near: {kind: target_length, target: 9}}, bonus_may_outweigh: true}
+"""  # noqa: E501
 
 from typing import Literal
 
@@ -32,12 +30,10 @@ class Forget(ContextManager):
         return len(segment.token_ids) > self.at_tokens and len(segment.spans) > 1
 
     def make_room(self, crowded, role):
-        made = []
-        for each in crowded:
-            *earlier, last = each.segments
-            fresh = Segment(last.role).read(each.asked.prompt.token_ids)
-            made.append((*earlier, last.until_drawn(), fresh))
-        return made
+        return [(*c.segments[:-1], c.segments[-1].until_drawn(), self.fresh(c)) for c in crowded]
+
+    def fresh(self, crowded):
+        return Segment(crowded.asked.ask.role).read(crowded.asked.prompt.token_ids)
 
 
 PARTS = {"context_manager": {"forget": Forget}}

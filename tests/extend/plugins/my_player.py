@@ -3,23 +3,17 @@
 rl_company:
   task: tasks.rl
   inputs: {policy: sft.policy, problems: curate.problems}
-  steps: 1
   problems_per_step: 4
   max_tokens: 6
-  producer:
-    kind: episodes
-    environment: {kind: second_try, words: "Again:"}
-    roles: {judge: {kind: echo, word: "no"}}
-  reward:
-    components: {correct: verifier, near: {kind: target_length, target: 9}}
-    bonus_may_outweigh: true
-"""
+  producer: {kind: episodes, environment: {kind: second_try, words: "Again:"}, roles: {judge: {kind: echo, word: "no"}}}
+  reward: {components: {correct: verifier, near: {kind: target_length, target: 9}}, bonus_may_outweigh: true}
+"""  # noqa: E501
 
 from typing import Literal
 
 from posttrain.learning.episodes.asked import Reply, Speaker
 from posttrain.learning.episodes.environments.base import Act
-from posttrain.learning.episodes.players.base import PlayBench, Player, Seat
+from posttrain.learning.episodes.players.base import Player, Seat
 
 
 class Echo(Player):
@@ -29,14 +23,13 @@ class Echo(Player):
     word: str
     """The word."""
 
-    def sit(self, table: PlayBench) -> Seat:
-        return EchoSeat(self.word)
+    def sit(self, table):
+        seat = EchoSeat()
+        seat.word = self.word
+        return seat
 
 
 class EchoSeat(Seat, Speaker):
-    def __init__(self, word):
-        self.word = word
-
     def speaker(self, params):
         return self
 

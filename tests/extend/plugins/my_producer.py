@@ -7,8 +7,8 @@ rl:
 from dataclasses import replace
 from typing import Literal
 
+from posttrain.learning.rl.drawn import as_groups
 from posttrain.learning.rl.producers.base import Producer, Production, Workbench
-from posttrain.learning.rl.rollout import as_groups
 
 
 class Primed(Producer):

@@ -11,8 +11,8 @@ from posttrain.learning.episodes.environments.base import POLICY, Ask, Environme
 from posttrain.learning.episodes.play import play
 from posttrain.learning.episodes.players.base import PlayBench
 from posttrain.learning.models.logprobs import token_logprobs
-from posttrain.learning.rl.rollout import of_episode
-from posttrain.learning.rl.wholes import as_one, parted, places_of_wholes, wholes
+from posttrain.learning.rl.drawn import of_episode
+from posttrain.learning.rl.rollout import as_one, parted, places_of_wholes, wholes
 from tests.scripted import FakeEngine
 
 SEED = 3
@@ -158,7 +158,7 @@ class Passes:
 def test_every_sequence_has_the_advantage_of_its_episode(episodes, problems):
     """Three episodes with rewards 1, 0, 0: less the mean of three, whatever they are cut into."""
     from posttrain.learning.rl.config import RlConfig
-    from posttrain.learning.rl.credit import training_samples
+    from posttrain.learning.rl.learner import training_samples
 
     config = RlConfig(algorithm="dr_grpo", max_tokens=99)
     group = []

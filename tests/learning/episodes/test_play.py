@@ -7,7 +7,7 @@ from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.episodes.environments.single import Single
 from posttrain.learning.episodes.play import Role, play, retrace
 from posttrain.learning.models.logprobs import token_logprobs
-from posttrain.learning.rl.rollout import as_groups, of_episode
+from posttrain.learning.rl.drawn import as_groups, of_episode
 from posttrain.learning.rollouts.engines.base import Prompt
 from posttrain.stage.errors import UserError
 from tests.learning.episodes.environments import (

@@ -9,7 +9,8 @@ from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.episodes.play import Role, play, retrace
 from posttrain.learning.episodes.players.base import PlayBench
 from posttrain.learning.episodes.sampling import EpisodeSamplingConfig, PlayingEngine
-from posttrain.learning.rl.rollout import from_plain, of_episode, plain
+from posttrain.learning.rl.drawn import of_episode
+from posttrain.learning.rl.rollout import from_plain, plain
 from posttrain.learning.rl.store import rollouts_table, stored_groups
 from posttrain.learning.rollouts.scoring import sample_and_score, verifying
 from tests.learning.episodes.environments import Counting

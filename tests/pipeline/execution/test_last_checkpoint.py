@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -145,8 +146,10 @@ def test_rl_saves_after_the_update_it_is_at(fields):
     config = RlConfig.model_validate({"steps": 50, **fields})
     schedules = NumberSchedules(config.model_copy(update={"checkpoint_every": every}))
     saving = _Saving(Progress(), Store(), schedules.at(0))
-    saving.save_if_due(3, 0)
+    nothing = SimpleNamespace(settle=lambda _rollouter, _learner: None)
+    state = SimpleNamespace(queue=nothing, rollouter=None, learner=None)
+    saving.save_if_due(state, 3, 0)
     assert saved == []
     every.shorten()
-    saving.save_if_due(4, 0)
+    saving.save_if_due(state, 4, 0)
     assert saved == [("shards", 4), ("state", 4 * config.updates_per_step)]

@@ -40,7 +40,7 @@ class TurnInformationGainComponent(Component):
     def score_turns(
         self, groups: Sequence[Answers], known: Inquiry
     ) -> Sequence[Sequence[Sequence[float] | None]]:
-        """Ask for the reference before each turn, and behind the last; see the base."""
+        """Ask before each turn, and behind the last; see `Component.score_turns`."""
         from posttrain.learning.rewards.port_models import drawn_logprobs
 
         policy = known.models.reference(self.model)

@@ -68,7 +68,7 @@ class EpisodesProduction(Production):
     ) -> list["Group"]:
         """Play as many episodes of each problem as a group has; see `Production.produce`."""
         from posttrain.learning.episodes.play import play
-        from posttrain.learning.rl.rollout import of_episode
+        from posttrain.learning.rl.drawn import of_episode
 
         config = self.config
         self.seats.begin(at.step)

@@ -32,7 +32,7 @@ class PlainProduction(Production):
         self, problems: Sequence["Problem"], prompts: Sequence["Prompt"], at: SamplingRound
     ) -> list["Group"]:
         """Draw as many answers to each problem as a group has; see `Production.produce`."""
-        from posttrain.learning.rl.rollout import as_groups
+        from posttrain.learning.rl.drawn import as_groups
 
         samples = self.bench.engine.sample(prompts, at.params)
         return as_groups(samples, problems, prompts, first=at.first_group)

@@ -1,0 +1,153 @@
+"""Rollouts of what an engine drew, or an episode came to: they have earned nothing yet."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Literal
+
+from posttrain.data.schemas import Problem
+from posttrain.learning.episodes.config import role_of
+from posttrain.learning.episodes.environments.base import POLICY
+from posttrain.learning.episodes.episode import Episode, Span
+from posttrain.learning.rl.rollout import Group, Rollout, grouped
+from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
+from posttrain.stage.errors import UserError
+
+_ENDS: Mapping[FinishReason, str] = {FinishReason.STOP: "over", FinishReason.LENGTH: "tokens"}
+
+
+def as_groups(
+    samples: Sequence[Sample],
+    problems: Sequence[Problem],
+    prompts: Sequence[Prompt],
+    *,
+    first: int = 0,
+) -> list[Group]:
+    """Turn samples into rollouts that have earned nothing yet.
+
+    Args:
+        samples: As many of each prompt, adjacent.
+        problems: The problems of the prompts, in the same order.
+        prompts: What was sampled from.
+        first: Number of the first group.
+
+    Returns:
+        One group per prompt.
+
+    Raises:
+        UserError: A sample has no tokens, or not one finite log-probability for each.
+
+    """
+    size = len(samples) // len(prompts)
+    for sample in samples:
+        _check_drawn(sample.prompt_id, len(sample.token_ids), sample.logprobs)
+    rollouts = [
+        Rollout(
+            problem_id=sample.prompt_id,
+            source=problems[index // size].source,
+            group=first + index // size,
+            episode=f"{sample.prompt_id}/{index % size}",
+            token_ids=prompts[index // size].token_ids + sample.token_ids,
+            spans=_prompt_and_answer(prompts[index // size].token_ids, sample.token_ids),
+            logprobs=sample.logprobs,
+            versions=(sample.policy_version,),
+            end=_ENDS[sample.finish_reason],
+            text=sample.text,
+        )
+        for index, sample in enumerate(samples)
+    ]
+    return grouped(rollouts)
+
+
+def of_episode(
+    episode: Episode,
+    problem: Problem,
+    *,
+    group: int,
+    version: int,
+    learning: Sequence[str] = (POLICY,),
+    within: Literal["problem", "episode"] = "problem",
+) -> list[Rollout]:
+    """Turn what the policy read and drew in an episode into rollouts that have earned nothing yet.
+
+    Args:
+        episode: That is over.
+        problem: What it was about.
+        group: Number of its group.
+        version: Step whose policy would have spoken, where the environment broke before it could.
+        learning: Roles that the trained policy plays, by name or by what stands before a colon.
+        within: Whose rollouts are compared: those of a role in all episodes of the problem, or
+            those of the roles of one name in the episode itself, such as several solvers', where
+            there are several.
+
+    Returns:
+        A rollout for each sequence of each of these roles that drew something, and of the policy
+        also where its environment broke at once. Its text is what was said in it, a line a turn.
+
+    Raises:
+        UserError: The policy drew no token, or not one finite log-probability for each.
+
+    """
+    names = dict.fromkeys((POLICY, *(each.role for each in episode.segments)))
+    roles = [(name, known) for name in names if (known := role_of(name, learning)) is not None]
+    rows: list[Rollout] = []
+    for name, known in roles:
+        # A role that is alone in the episode has nobody to be compared with there.
+        several = sum(other == known for _, other in roles) > 1
+        peers = f"{known}@{episode.id}" if within == "episode" and several else known
+        if len(learning) == 1 and not several:
+            peers = ""
+        rows += _of_role(episode, problem, name, group=group, version=version, peers=peers)
+    return rows
+
+
+def _of_role(
+    episode: Episode, problem: Problem, role: str, *, group: int, version: int, peers: str
+) -> Iterator[Rollout]:
+    """A rollout for each sequence that a role drew in."""
+    turns = iter(zip(episode.earned(role), episode.keys(role), strict=True))
+    for place, segment in enumerate(episode.of(role)):
+        drawn = sum(span.end - span.begin for span in segment.spans if span.drawn)
+        if not drawn and (place or role != POLICY):
+            # It was begun, and the episode ended before the role came to speak in it.
+            continue
+        if segment.versions:
+            _check_drawn(problem.id, drawn, segment.logprobs)
+        own = [*islice(turns, len(segment.said)), *[(0.0, "")] * segment.summed_up]
+        yield Rollout(
+            problem_id=problem.id,
+            source=problem.source,
+            group=group,
+            episode=episode.id,
+            token_ids=segment.token_ids,
+            spans=segment.spans,
+            logprobs=segment.logprobs,
+            versions=segment.versions or (version,),
+            end=episode.end,
+            text="\n".join(segment.said),
+            turns=() if episode.is_one_answer else tuple(own),
+            read=episode.read,
+            role=role,
+            segment=place,
+            peers=peers,
+        )
+
+
+def _prompt_and_answer(prompt: Sequence[int], answer: Sequence[int]) -> tuple[Span, ...]:
+    begin, end = len(prompt), len(prompt) + len(answer)
+    return (Span(0, begin, 0, drawn=False), Span(begin, end, 0, drawn=True))
+
+
+def _check_drawn(problem: str, num_tokens: int, logprobs: Sequence[float]) -> None:
+    """Refuse what no learner could use, whichever engine drew it."""
+    if not num_tokens or num_tokens != len(logprobs):
+        raise UserError(
+            f"rl: a sample of problem {problem} has {num_tokens} tokens and {len(logprobs)}"
+            " log-probabilities; a learner needs one for each token, and at least one token: check"
+            " the engine's settings"
+        )
+    if not math.isfinite(math.fsum(logprobs)):
+        raise UserError(
+            f"rl: a sample of problem {problem} has a log-probability that is not finite; the"
+            " engine drew what its policy excludes: check its number format"
+        )
