@@ -5,7 +5,7 @@ are exactly the ids that training masked out; no merge ever crosses the border b
 Text that spells a special token stays text: only a chat template may write one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from posttrain.data.contexts import (
@@ -17,15 +17,13 @@ from posttrain.data.contexts import (
     PromptInContext,
     without_thinking,
 )
+from posttrain.data.spelled import MARK, as_text, encode_written, pieces_of
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 BORDER = "\n"
-# A private character, which stands for nothing in any text.
-_MARK = "\U0010fffd"
-_FROM_OUTSIDE = ("user", "tool")
 _ASKED, _SAID = "2 + 3 =", "five"
 _PLAIN = {("user",): "one user message", ("user", "assistant"): "a user message and its answer"}
 
@@ -44,7 +42,7 @@ def render_prompt(tokenizer: "PreTrainedTokenizerBase", prompt: AnyPrompt) -> st
         UserError: The template fails, or drops the prompt.
 
     """
-    return _rendered(tokenizer, prompt).replace(_MARK, "")
+    return _rendered(tokenizer, prompt).replace(MARK, "")
 
 
 def _rendered(tokenizer: "PreTrainedTokenizerBase", prompt: AnyPrompt) -> str:
@@ -60,7 +58,7 @@ def _rendered(tokenizer: "PreTrainedTokenizerBase", prompt: AnyPrompt) -> str:
         return "".join(str(each["content"]) + BORDER for each in messages)
     turns = as_text(tokenizer, messages)
     text = render_turns(tokenizer, turns, tools=context.tools, open_answer=True)
-    plain = text.replace(_MARK, "")
+    plain = text.replace(MARK, "")
     for role, content in (("user", asked), ("system", context.system)):
         if content.strip() not in plain:
             what = "prompt" if role == "user" else "system prompt"
@@ -126,7 +124,7 @@ def encode_prompts(
         tokenizer, texts, add_special_tokens=not templated, split_special_tokens=not templated
     )
     for place, text in enumerate(texts):
-        if _MARK in text:
+        if MARK in text:
             rows[place] = encode_written(tokenizer, text)
     eos = tokenizer.eos_token_id
     rows = [row[:-1] if row and row[-1] == eos else row for row in rows]
@@ -158,51 +156,6 @@ def encode_completions(
         _refuse_empty(rows, texts, "completion")
     end = end_of_turn(tokenizer)
     return [[*row, end] for row in rows]
-
-
-def encode_written(tokenizer: "PreTrainedTokenizerBase", text: str) -> list[int]:
-    """Encode what a chat template has written of messages that `as_text` has been over.
-
-    Args:
-        tokenizer: With the template.
-        text: As the template wrote it.
-
-    Returns:
-        Token ids: the template's special tokens are what they are, and those that a message spells
-        are their letters. Of a text in which none does, they are those of the text as a whole.
-
-    """
-    return [token for ids, _ in _written(tokenizer, text) for token in ids]
-
-
-def as_text(tokenizer: "PreTrainedTokenizerBase", turns: Sequence[Message]) -> list[Message]:
-    """Mark what users and tools say, so that no text of theirs becomes a token that a model obeys.
-
-    A page that spells the end of a turn must not end one. What the system and the assistant say is
-    the recipe's, or was drawn, and stays as it is.
-
-    Args:
-        tokenizer: Knows which texts are tokens of their own.
-        turns: Messages, before a template writes them.
-
-    Returns:
-        The messages; `encode_written` takes the marks out.
-
-    """
-    names = [str(token) for token in tokenizer.added_tokens_decoder.values()]
-
-    def marked(content: str) -> str:
-        for name in names:
-            if len(name) > 1:
-                content = content.replace(name, f"{name[0]}{_MARK}{name[1:]}")
-        return content
-
-    return [
-        {**turn, "content": marked(turn["content"])}
-        if turn["role"] in _FROM_OUTSIDE and isinstance(turn.get("content"), str)
-        else turn
-        for turn in turns
-    ]
 
 
 def end_of_turn(tokenizer: "PreTrainedTokenizerBase") -> int:
@@ -325,10 +278,10 @@ def answered_spans(
     if not tokenizer.is_fast:
         raise UserError("turns assistant needs a fast tokenizer; set turns to last")
     messages, marked = context.messages(asked), _rendered(tokenizer, prompt)
-    text = marked.replace(_MARK, "")
+    text = marked.replace(MARK, "")
     templated = bool(tokenizer.chat_template)
-    if _MARK in marked:
-        offsets = [each for _, piece in _written(tokenizer, marked) for each in piece]
+    if MARK in marked:
+        offsets = [each for _, piece in pieces_of(tokenizer, marked) for each in piece]
     else:
         options = {"add_special_tokens": not templated, "split_special_tokens": not templated}
         offsets = tokenizer(text, return_offsets_mapping=True, **options)["offset_mapping"]
@@ -379,24 +332,6 @@ def _written_at(
         )
     end = len(written)
     return len(before), end + len(ends) if text.startswith(ends, end) else end
-
-
-def _written(
-    tokenizer: "PreTrainedTokenizerBase", text: str
-) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
-    """The tokens between the marks of a text, and which characters of the text without them."""
-    begin = 0
-    for piece in text.split(_MARK):
-        encoded = tokenizer(
-            piece,
-            add_special_tokens=False,
-            split_special_tokens=False,
-            return_offsets_mapping=tokenizer.is_fast,
-            return_attention_mask=False,
-        )
-        places = encoded["offset_mapping"] if tokenizer.is_fast else []
-        yield list(encoded["input_ids"]), [(a + begin, b + begin) for a, b in places]
-        begin += len(piece)
 
 
 def _token_ids(

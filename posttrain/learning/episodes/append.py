@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from posttrain.data.contexts import THINKING, THOUGHT
-from posttrain.data.templates import BORDER, as_text, encode_written, end_of_turn, render_turns
+from posttrain.data.spelled import as_text, encode_written
+from posttrain.data.templates import BORDER, end_of_turn, render_turns
 from posttrain.learning.episodes.environments.base import Told
 from posttrain.stage.errors import UserError
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from posttrain.backends.sandbox import lookups
 from posttrain.backends.sandbox.launch import BUBBLEWRAP
+from posttrain.backends.sandbox.lookups import looked_up
 from posttrain.backends.sandbox.program import MIB, Program, ProgramEnd, ProgramLimits
 from posttrain.learning.episodes.environments.base import (
     POLICY,
@@ -90,7 +90,7 @@ class Sql(World):
         what = amount if joined else number
         source = f"{event} join {thing} on {thing}_id = id" if joined else thing
         query = f"select {asked}({what}) from {source} where {group} = '{value}'"
-        rows, _ = lookups.looked_up(tables, query, 1)
+        rows, _ = looked_up(tables, query, 1)
         schema = " ".join(f"{each['name']}({','.join(each['columns'])})" for each in tables)
         facts = {"tables": tables, "query": query, "answer": str(rows[0][0]), "left": self.queries}
         return Posed(f"{schema}\n{asked} {what} {group}={value}", facts)
@@ -124,7 +124,7 @@ class Sql(World):
             asked = {"tables": state["tables"], "query": state["query"]}
             asked["most_rows"] = _SHOWN_ROWS + 1
             # The one query that is run in this process: the world's own, by the same code.
-            _known[json.dumps(asked)] = lookups.looked_up(**asked)
+            _known[json.dumps(asked)] = looked_up(**asked)
             while len(_known) > _MOST_KNOWN:
                 _known.popitem(last=False)
             return str(state["query"])
@@ -165,7 +165,7 @@ _STOPPED = "stopped"
 
 
 def _program(asked: Sequence[Mapping[str, Any]]) -> Program:
-    source = Path(lookups.__file__).read_bytes()
+    source = Path(looked_up.__code__.co_filename).read_bytes()
     command, stdin = (sys.executable, "main.py"), json.dumps(asked).encode("utf-8")
     return Program(command, {"main.py": source}, stdin, _LIMITS)
 
