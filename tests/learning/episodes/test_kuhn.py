@@ -57,6 +57,14 @@ def test_each_reads_its_own_card_and_what_was_shown():
     assert (wrong.state["done"], wrong.facts) == ("m", {"tool_errors": 1.0})
 
 
+def test_cards_of_two_digits_are_shown_whole():
+    """The opponent reads its own card first, as the policy does."""
+    shown = after(begun([10, 13], [2, 12], cards=13), "bet", "call")
+    assert shown.state["shown"] == "10 13"
+    assert shown.asks[0].role == "opponent"
+    assert shown.asks[0].new[0].text == "shown 13 10; hand 2 of 2, sum 2, card 12: lead"
+
+
 def test_every_pair_is_dealt_to_both():
     facts = Kuhn().pose(Random(3)).facts
     led, followed = facts["deals"][::2], facts["deals"][1::2]

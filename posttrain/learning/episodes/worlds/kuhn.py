@@ -141,7 +141,8 @@ def _seen(state: EpisodeState, role: str) -> str:
     """What a role reads: the cards shown of the last hand, its own first, and how this one is."""
     card, sign, shown = state["deals"][state["hand"]][0], 1, state["shown"]
     if role == OPPONENT:
-        card, sign, shown = state["deals"][state["hand"]][1], -1, shown[::-1]
+        card, sign = state["deals"][state["hand"]][1], -1
+        shown = " ".join(reversed(shown.split()))
     before = f"shown {shown}; " if shown else ""
     place = f"hand {state['hand'] + 1} of {len(state['deals'])}, sum {sign * state['sum']}"
     then = {"": "lead", "m": "check", "b": "bet", "mb": "check bet"}[state["done"]]
