@@ -68,9 +68,9 @@ def _decode_beside(table: Path) -> "Decode":
     """What makes text of tokens: the tokenizer of a checkpoint that lies in the same folder."""
     from posttrain.views.report.episodes import decoder
 
-    found = sorted(table.parent.glob("*/tokenizer.json"))
-    if found:
-        return decoder(found[0].parent)
+    for found in sorted(table.parent.glob("*/tokenizer.json")):
+        if decode := decoder(found.parent):
+            return decode
     click.echo("no policy lies beside the table, so tokens are shown by their numbers", err=True)
     return _numbers
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 Decode = Callable[[Sequence[int]], str]
 """Makes text of tokens, marks of the chat template among it."""
 
+_POLICY = "policy"
+"""Whose rows are shown: what another role read and drew stands in rows of its own."""
 _LAST_PART = 10
 """Episodes are chosen from the last tenth of the steps."""
 _COLUMNS = (
@@ -75,16 +77,17 @@ def played_trainings(
         artifacts: `stage.output` -> where it lies.
 
     Returns:
-        The best, the median and the worst of the last steps, by reward.
+        The best, the median and the worst of the last steps, by the policy's reward; nothing of a
+        stage whose policy has no `tokenizer.json` beside it.
 
     """
     shown = []
     policies = {each.stage: each.path for each in found(stages, artifacts, ArtifactKind.CHECKPOINT)}
     for item in found(stages, artifacts, ArtifactKind.ROLLOUTS):
         rows = _rows_of_last_steps(item.path)
-        if rows.is_empty() or item.stage not in policies:
+        decode = decoder(policies[item.stage]) if item.stage in policies else None
+        if rows.is_empty() or decode is None:
             continue
-        decode = decoder(policies[item.stage])
         chosen = _chosen(rows)
         episodes = tuple(_shown(name, part, decode) for name, part in chosen)
         steps = (rows["step"].min(), rows["step"].max())
@@ -93,11 +96,14 @@ def played_trainings(
     return shown
 
 
-def decoder(checkpoint: Path) -> Decode:
-    """Return what makes text of the tokens of a checkpoint, by its `tokenizer.json`."""
+def decoder(checkpoint: Path) -> Decode | None:
+    """Return what makes text of a checkpoint's tokens; None where it has no `tokenizer.json`."""
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
+    file = checkpoint / "tokenizer.json"
+    if not file.is_file():
+        return None
+    tokenizer = Tokenizer.from_file(str(file))
     return lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=False))
 
 
@@ -135,14 +141,14 @@ def spans_of(row: Mapping[str, Any], decode: Decode) -> Iterator[PlayedSpan]:
 
 
 def _rows_of_last_steps(path: Path) -> "pl.DataFrame":
-    """Rows of the last steps, if any episode of the table has more than one turn."""
+    """The policy's rows of the last steps, if any episode has more than one turn."""
     import polars as pl
 
     table = pl.scan_parquet(path)
     if not {*_COLUMNS} <= {*table.collect_schema().names()}:
         # Of an older format, which shows no turns.
         return pl.DataFrame(schema=dict.fromkeys(_COLUMNS, pl.Null))
-    table = table.select(_COLUMNS)
+    table = table.select(_COLUMNS).filter(pl.col("role") == _POLICY)
     turns = pl.col("spans").list.eval(pl.element().struct.field("turn")).list.max()
     most = table.select(turns.max().alias("turn"), pl.col("step").max()).collect()
     if not most["turn"][0]:
@@ -168,7 +174,7 @@ def _chosen(rows: "pl.DataFrame") -> list[tuple[str, "pl.DataFrame"]]:
         if place in [places[other] for other, _ in named]:
             continue
         one = ranked[place].select(keys)
-        named.append((name, rows.join(one, on=keys, how="semi").sort("role", "segment")))
+        named.append((name, rows.join(one, on=keys, how="semi").sort("segment")))
     return named
 
 

@@ -127,6 +127,25 @@ def test_the_best_the_median_and_the_worst_of_the_last_steps_are_shown(trained, 
     assert "policy earned 1 advantage -1.00 1 token k2 9" in words(page)
 
 
+def test_it_goes_by_the_policy_whatever_others_earn(trained):
+    """An opponent has what the policy has not, and its name stands before the policy's."""
+    own = [rollout(20, str(place), place / 4) for place in range(5)]
+    others = [{**row, "role": "opponent", "reward": 1.0 - row["reward"]} for row in own]
+    workspace = trained([row for pair in zip(others, own, strict=True) for row in pair])
+    (told,) = played_trainings(workspace.stages, workspace.artifacts)
+    assert [(each.name, each.reward) for each in told.episodes] == [
+        ("best", 1.0), ("median", 0.5), ("worst", 0.0)
+    ]  # fmt: skip
+    assert {span.role for each in told.episodes for span in each.spans} == {"policy"}
+    assert [len(each.spans) for each in told.episodes] == [4, 4, 4]
+
+
+def test_a_policy_without_a_tokenizer_has_no_section(trained):
+    workspace = trained([rollout(20, str(place), place / 4) for place in range(5)])
+    (workspace.artifacts["rl.policy"] / "tokenizer.json").unlink()
+    assert played_trainings(workspace.stages, workspace.artifacts) == []
+
+
 def test_single_answers_have_no_section(trained, tmp_path):
     workspace = trained([rollout(step, "0", 1.0, spans=2) for step in range(1, 4)])
     assert played_trainings(workspace.stages, workspace.artifacts) == []
