@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from posttrain.data.schemas import Problem
+from posttrain.learning.episodes.asked import Cue
 from posttrain.learning.episodes.config import PlayConfig, role_of
 from posttrain.learning.episodes.environments.base import (
     POLICY,
@@ -23,7 +24,7 @@ from posttrain.learning.rl.batch import reward_statistics, rollout_batch
 from posttrain.learning.rl.drawn import of_episode
 from posttrain.learning.rl.rollout import from_plain, plain
 from posttrain.learning.rl.store import rollouts_table, stored_groups
-from posttrain.learning.rollouts.engines.base import SamplingParams
+from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.stage.errors import UserError
 from tests.scripted import FakeEngine
 
@@ -188,6 +189,31 @@ def test_a_population_is_of_earlier_selves(model, engine, tokenizer, problems, p
         assert [row.role for row in rows] == [POLICY]
     finally:
         model.load_state_dict(before)
+
+
+def test_two_roles_of_earlier_selves_meet_members_of_their_own(model, tokenizer):
+    """Of four members two roles meet the same one in a quarter of 64 problems, about 16."""
+    spec = {"roles": dict.fromkeys(("solver", "user"), {"kind": "earlier", "every": 1})}
+    table = PlayBench(words(tokenizer), tokenizer, Policy(model, tokenizer))
+    seats = PlayConfig.parse(spec, where="x").seated(table)
+    for step in range(4):
+        seats.begin(step)
+    speakers = seats.speakers(SamplingParams(max_tokens=1))
+    solver, user = (
+        speakers[role].members_of([asked_of(role, f"sums/{n}") for n in range(64)], SEED)
+        for role in ("solver", "user")
+    )
+    assert {*solver} == {*user} == {0, 1, 2, 3}
+    assert 6 <= sum(one == other for one, other in zip(solver, user, strict=True)) <= 28
+
+
+def asked_of(role, problem):
+    return Cue(f"{problem}/0", 0, 0, None, Prompt(problem, ()), {}, Ask(role), (), (), cut=False)
+
+
+def test_the_first_and_the_latest_are_two_members_at_least():
+    with pytest.raises(UserError, match="most"):
+        PlayConfig.parse({"roles": {"user": {"kind": "earlier", "most": 1}}}, where="x")
 
 
 def test_who_cannot_play_is_refused(engine, tokenizer):

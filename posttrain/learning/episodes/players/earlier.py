@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class EarlierPlayer(Player):
-    """Let earlier states of the trained policy play the role, one drawn for each problem of a step.
+    """Let earlier states of the policy play the role, one drawn for each problem of a step and role.
 
     The policy as the run began is always among them. They are in the checkpoint.
     """
@@ -32,7 +32,7 @@ class EarlierPlayer(Player):
     kind: Literal["earlier"] = "earlier"
     every: int = Field(default=10, ge=1)
     """Steps after which the policy, as it then is, joins the population."""
-    most: int = Field(default=4, ge=1)
+    most: int = Field(default=4, ge=2)
     """Members; the oldest but the first goes when another joins."""
 
     def sit(self, table: PlayBench) -> Seat:
@@ -61,8 +61,8 @@ class _Population(Seat):
         weights = self.policy.model.state_dict()
         self.members[step] = {name: each.detach().clone() for name, each in weights.items()}
         while len(self.members) > self.config.most:
-            first, second, *_ = sorted(self.members)
-            del self.members[second if self.config.most > 1 else first]
+            _, second, *_ = sorted(self.members)
+            del self.members[second]
 
     def speaker(self, params: "SamplingParams") -> "_OfPopulation":
         return _OfPopulation(self, params)
@@ -97,10 +97,7 @@ class _OfPopulation(Speaker):
 
     def reply(self, asked: Sequence[Cue], environment: Environment, *, seed: int) -> list[Reply]:
         """Let each member speak in the episodes of its problems; see `Speaker.reply`."""
-        members = sorted(self.population.members)
-        of = [
-            Random(purpose_seed(seed, "member", each.prompt.id)).choice(members) for each in asked
-        ]
+        of = self.members_of(asked, seed)
         replies: dict[str, Reply] = {}
         for member in dict.fromkeys(of):
             those = [each for each, who in zip(asked, of, strict=True) if who == member]
@@ -108,3 +105,9 @@ class _OfPopulation(Speaker):
             said = role.reply(those, environment, seed=seed)
             replies |= {each.episode: reply for each, reply in zip(those, said, strict=True)}
         return [replies[each.episode] for each in asked]
+
+    def members_of(self, asked: Sequence[Cue], seed: int) -> list[int]:
+        """Draw who plays each: all episodes of a problem meet the same member in a role."""
+        members = sorted(self.population.members)
+        draws = [purpose_seed(seed, "member", each.prompt.id, each.ask.role) for each in asked]
+        return [Random(draw).choice(members) for draw in draws]
