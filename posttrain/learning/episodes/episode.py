@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from posttrain.learning.episodes.environments.base import Act, Situation, Told
+from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
     from posttrain.learning.rollouts.engines.base import Sample
@@ -12,6 +13,29 @@ if TYPE_CHECKING:
 End = Literal["over", "turns", "tokens", "time", "failed"]
 """How an episode ended: by itself, at the most turns, without room for more tokens, at the deadline
 of its round, or because the environment broke. What the last two earned nobody can tell."""
+
+
+def start_seed(seed: int, problem: str) -> int:
+    """Derive the seed of how the episodes of a problem begin: all of them alike.
+
+    Args:
+        seed: Of the round of episodes.
+        problem: Its id.
+
+    """
+    return purpose_seed(seed, "start", problem)
+
+
+def turn_seed(seed: int, episode: str, turn: int) -> int:
+    """Derive the seed of what an environment draws in its answer to a turn.
+
+    Args:
+        seed: Of the round of episodes.
+        episode: Its id, or that of the problem where that has one episode.
+        turn: 0-based.
+
+    """
+    return purpose_seed(seed, "turn", episode, turn)
 
 
 class Span(NamedTuple):

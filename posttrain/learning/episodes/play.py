@@ -22,11 +22,10 @@ from posttrain.learning.episodes.environments.base import (
     Situation,
     Told,
 )
-from posttrain.learning.episodes.episode import End, Episode, Segment
+from posttrain.learning.episodes.episode import End, Episode, Segment, start_seed, turn_seed
 from posttrain.learning.episodes.players.script import Scripted
 from posttrain.learning.rollouts.engines.base import Prompt
 from posttrain.stage.errors import UserError
-from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
@@ -140,7 +139,7 @@ def play(
     with _closing(environment, games):
         for problem, prompt in zip(problems, prompts, strict=True):
             for index in range(size):
-                first = _start(environment, problem, purpose_seed(seed, "start", prompt.id))
+                first = _start(environment, problem, start_seed(seed, prompt.id))
                 games.append(_Game(problem, prompt, index, [first]))
         while playing := [game for game in games if _goes_on(game, limits, monotonic() - began)]:
             _round(environment, playing, roles, seed)
@@ -205,10 +204,10 @@ def retrace(
 
     """
     prompt, _, _ = episode.rpartition("/")
-    situation = _start(environment, problem, purpose_seed(seed, "start", prompt))
+    situation = _start(environment, problem, start_seed(seed, prompt))
     yield situation
     for turn, acts in enumerate(log):
-        situation = environment.step(situation.state, acts, _seed_of(seed, episode, turn))
+        situation = environment.step(situation.state, acts, turn_seed(seed, episode, turn))
         yield situation
 
 
@@ -253,12 +252,8 @@ def _proceed(
             game.log.append(tuple(acts[ask.role] for ask in asks))
     going = [game for game in games if game.end is None]
     turns = [
-        Said(game.situations[-1].state, game.log[-1], _seed_of(seed, game.id, game.turn - 1))
+        Said(game.situations[-1].state, game.log[-1], turn_seed(seed, game.id, game.turn - 1))
         for game in going
     ]
     for game, situation in zip(going, environment.step_all(turns), strict=True):
         game.situations.append(situation)
-
-
-def _seed_of(seed: int, episode: str, turn: int) -> int:
-    return purpose_seed(seed, "turn", episode, turn)

@@ -9,8 +9,7 @@ from posttrain.learning.episodes.environments.base import (
     EpisodeState,
     Situation,
 )
-from posttrain.learning.episodes.episode import End, Episode
-from posttrain.stage.seeds import purpose_seed
+from posttrain.learning.episodes.episode import End, Episode, start_seed, turn_seed
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
@@ -42,7 +41,7 @@ def play_script(
         The episode, which has no tokens.
 
     """
-    situation = environment.start(problem, purpose_seed(seed, "start", problem.id))
+    situation = environment.start(problem, start_seed(seed, problem.id))
     situations, log = [situation], list[tuple[Act, ...]]()
     hear = heard or (lambda _: None)
     try:
@@ -50,7 +49,7 @@ def play_script(
         while situation.asks and len(log) < most_turns:
             state = situation.state
             acts = tuple(Act(ask.role, speak(state, ask.role)) for ask in situation.asks)
-            situation = environment.step(state, acts, purpose_seed(seed, "turn", len(log)))
+            situation = environment.step(state, acts, turn_seed(seed, problem.id, len(log)))
             log.append(acts)
             situations.append(situation)
             hear(situation)

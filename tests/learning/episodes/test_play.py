@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from posttrain.learning.episodes import script
 from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.episodes.environments.single import Single
 from posttrain.learning.episodes.play import Role, play, retrace
@@ -82,6 +83,16 @@ def test_what_was_said_alone_leads_to_the_same_situations(played, problems):
     assert all(len({seeds[0] for seeds in group}) == 1 for group in states)
     later = [seed for group in states for seeds in group for seed in seeds[1:]]
     assert len(set(later)) == len(later)
+
+
+def test_two_problems_share_no_turn_of_a_script(problems):
+    """With the seed of one evaluation or source, as policies play."""
+    ended = [
+        script.play_script(Counting(), each, lambda *_: "5", seed=SEED, most_turns=4)
+        for each in problems
+    ]
+    seeds = [seed for episode in ended for seed in episode.situations[-1].state["seeds"]]
+    assert len({*seeds}) == len(seeds) == 20
 
 
 def test_the_trainer_finds_the_log_probabilities_of_the_engine(played, model):
