@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
+from posttrain.cli.env_played import INEXACT
 from posttrain.cli.options import DocumentedGroup, plain_table
 from posttrain.stage.errors import UserError, nearest
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from posttrain.learning.episodes.environments.base import Environment
     from posttrain.learning.episodes.worlds.base import World
 
-_COLUMNS = ("kind", "is", "what", "size", "needs", "missing", "source")
+_COLUMNS = ("kind", "is", "what", "size", "needs", "missing", "source", "exact")
 _settings_option = click.option(
     "--set",
     "settings",
@@ -44,6 +45,8 @@ class ListedEnvironment(NamedTuple):
     missing: str
     """What installs those that are not here."""
     source: str
+    exact: str
+    """`no` where a clock has a say in its answers, so that its episodes are not played again."""
 
 
 @click.group(cls=DocumentedGroup)
@@ -89,7 +92,8 @@ def list_(tsv: bool) -> None:
             if each.sort == sort:
                 lacks = f"\n[red]{escape(each.missing)}[/]" if each.missing else ""
                 needs = f"{escape(each.needs)}{lacks}"
-                table.add_row(f"  {each.kind}", escape(each.what), escape(each.size), needs)
+                what = escape(each.what) + ("" if each.exact == "yes" else f"\n[dim]{INEXACT}[/]")
+                table.add_row(f"  {each.kind}", what, escape(each.size), needs)
         console.print(table)
         console.print()
 
@@ -248,4 +252,5 @@ def _listed(kind: str, part: "type[Environment]") -> ListedEnvironment:
         needs=", ".join(dict.fromkeys([*packages, *part.PROGRAMS])),
         missing="; ".join(dict.fromkeys(each.remedy for each in lacking(part))),
         source=" ".join(part.SOURCE.split()),
+        exact="yes" if part.EXACT else "no",
     )

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from posttrain.learning.episodes.worlds.base import World
     from posttrain.learning.rollouts.engines.base import PlayedSample
 
+INEXACT = "not exact: what it answers may depend on a clock"
+"""Of an environment whose episodes are replayed from rows, and not played again."""
 _MOST_TURNS = 1000
 _WIDTH = 18
 
@@ -51,6 +53,8 @@ def print_settings(environment: "Environment") -> None:
     console.print(f"[bold]{environment.kind}[/]  {escape(' '.join(paragraphs))}")
     if part.SOURCE:
         console.print(f"[dim]{escape(' '.join(part.SOURCE.split()))}[/]")
+    if not part.EXACT:
+        console.print(f"[dim]{INEXACT}[/]")
     table = plain_table("setting", "value", "what", unbroken=("setting",))
     table.padding = (0, 2, 0, 0)
     texts, sizes = part.texts_of_fields(), getattr(part, "SIZES", ())

@@ -30,6 +30,14 @@ def test_every_environment_is_listed_with_what_makes_it_larger(env):
     assert all(each["what"] for each in listed.values())
 
 
+def test_what_a_clock_has_a_say_in_is_marked(env):
+    heading, *rows = [line.split("\t") for line in env("list", "--tsv").stdout.splitlines()]
+    exact = {row[0]: row[heading.index("exact")] for row in rows}
+    assert {kind for kind, value in exact.items() if value == "no"} == {"python", "repair"}
+    assert env("list").stdout.count("not exact") == 2
+    assert "not exact" not in env("show", "calculator").stdout
+
+
 def test_show_has_settings_and_an_episode_by_the_script(env):
     told = env("show", "guess", "--set", "size=1", "--set", "highest=3").stderr
     assert "size" in told

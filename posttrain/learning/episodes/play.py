@@ -202,7 +202,15 @@ def retrace(
     Yields:
         The first situation, and one after every turn.
 
+    Raises:
+        UserError: The environment is not `EXACT`.
+
     """
+    if not environment.EXACT:
+        raise UserError(
+            f"environment {environment.kind}: a clock has a say in what it answers, so what was"
+            " said does not lead to the same situations again; read the episode from its rows"
+        )
     prompt, _, _ = episode.rpartition("/")
     situation = _start(environment, problem, start_seed(seed, prompt))
     yield situation

@@ -1,5 +1,7 @@
 """Episodes: what is drawn depends on the episode alone, and is learned from as it was drawn."""
 
+from typing import ClassVar, Literal
+
 import pytest
 import torch
 
@@ -83,6 +85,18 @@ def test_what_was_said_alone_leads_to_the_same_situations(played, problems):
     assert all(len({seeds[0] for seeds in group}) == 1 for group in states)
     later = [seed for group in states for seeds in group for seed in seeds[1:]]
     assert len(set(later)) == len(later)
+
+
+def test_what_a_clock_has_a_say_in_is_not_played_again(problems):
+    with pytest.raises(UserError, match="environment clocked: a clock has a say"):
+        next(retrace(Clocked(), problems[0], "x/0", (), seed=SEED))
+
+
+class Clocked(Counting):
+    """Not exact."""
+
+    EXACT: ClassVar[bool] = False
+    kind: Literal["clocked"] = "clocked"
 
 
 def test_two_problems_share_no_turn_of_a_script(problems):

@@ -88,7 +88,7 @@ class Environment(Part):
 
     EXACT: ClassVar[bool] = True
     """False for one that a clock or a network has a say in: its episodes are replayed from rows to
-    the same bits, but not played again."""
+    the same bits, but what was said does not stand for them: `retrace` refuses it."""
 
     def start(self, problem: "Problem", seed: int) -> Situation:
         """Begin an episode.

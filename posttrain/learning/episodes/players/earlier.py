@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class EarlierPlayer(Player):
-    """Let earlier states of the policy play the role, one drawn for each problem of a step and role.
+    """Let earlier states of the policy play, one drawn for each problem and role of a step.
 
     The policy as the run began is always among them. They are in the checkpoint.
     """

@@ -58,6 +58,7 @@ class Repair(Sandboxed, World):
     to change the tests pays nothing.
     """
 
+    EXACT: ClassVar[bool] = False  # Code that a policy wrote can read a clock.
     SIZES: ClassVar[tuple[str, ...]] = ("files", "per_file", "turns")
 
     kind: Literal["repair"] = "repair"
