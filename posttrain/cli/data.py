@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from posttrain.cli.escapes import printable
 from posttrain.cli.format_options import columns_option, format_option, stated_format
 from posttrain.cli.options import DocumentedGroup, plain_table
 from posttrain.stage.errors import UserError
@@ -226,9 +227,5 @@ def _shown(tokens: Sequence[str], *, learned: bool) -> "Text":
         if number:
             line.append("|", style="dim")
         # Control characters would be obeyed by a terminal, and break the line.
-        line.append("".join(map(_visible, token)), style=styles[number % 2])
+        line.append(printable(token), style=styles[number % 2])
     return line
-
-
-def _visible(letter: str) -> str:
-    return letter if letter.isprintable() else letter.encode("unicode_escape").decode()

@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
+from posttrain.cli.escapes import printable
 from posttrain.cli.options import plain_table
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import counted
@@ -250,20 +251,12 @@ def _remark(earned: float, key: str) -> str:
 def _print_lines(lines: "Sequence[Spoken]") -> None:
     """Print each with who said it; further lines of a text are set in."""
     for who, text, remark in lines:
-        first, *others = _printable(text).split("\n")
-        behind = click.style(f"   ({_printable(remark)})", dim=True) if remark else ""
+        first, *others = printable(text, kept="\n").split("\n")
+        behind = click.style(f"   ({printable(remark)})", dim=True) if remark else ""
         name = click.style(f"{who:<{_WIDTH - 1}} ", bold=bool(who) and not who.startswith("user"))
         click.echo(f"{name}{first}{behind}")
         for line in others:
             click.echo(f"{'':{_WIDTH}}{line}")
-
-
-def _printable(text: str) -> str:
-    """Escape what moves the cursor: a policy may draw it."""
-    return "".join(
-        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode()
-        for each in text
-    )
 
 
 def _ended(end: str, earned: "Sequence[float]", turns: int, facts: Mapping[str, float]) -> str:

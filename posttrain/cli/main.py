@@ -11,6 +11,7 @@ from typing import NamedTuple
 import click
 
 from posttrain import __version__
+from posttrain.cli.escapes import printable
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.interrupts import SENTENCE, Interrupted, end_now, hear, interrupt
 
@@ -154,13 +155,6 @@ def _write_what_cannot_be_spelled() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _one_line(text: str) -> str:
-    """Escape what ends a line or moves the cursor: a name of a file may hold it."""
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
-    )
-
-
 def main() -> None:
     """Entry point of the console script and of `python -m posttrain`."""
     try:
@@ -177,7 +171,7 @@ def main() -> None:
         hear(interrupt)
         cli.main(standalone_mode=False)
     except UserError as error:
-        click.echo(f"error: {_one_line(str(error))}", err=True)
+        click.echo(f"error: {printable(str(error))}", err=True)
         sys.exit(2)
     except click.UsageError as error:
         if error.ctx is not None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from posttrain.cli.escapes import printable
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import counted
 
@@ -51,7 +52,7 @@ def _lines(row: Mapping[str, Any], decode: "Decode") -> Iterator[str]:
 
     for span in spans_of(row, decode):
         who = span.role if span.drawn else f"{span.role} reads"
-        first, *others = _printable(span.text).split("\n")
+        first, *others = printable(span.text, kept="\n").split("\n")
         yield f"  {who:<{_WIDTH}}{first}{_remark(span)}"
         yield from (f"  {'':{_WIDTH}}{line}" for line in others)
 
@@ -60,7 +61,7 @@ def _remark(span: "PlayedSpan") -> str:
     told = [counted(span.tokens, "token")]
     told += [f"earned {span.earned:.3g}"] if span.earned else []
     told += [f"advantage {span.advantage:+.2f}"] if span.advantage is not None else []
-    told += [f"at {_printable(span.key)}"] if span.key else []
+    told += [f"at {printable(span.key)}"] if span.key else []
     return click.style(f"   ({', '.join(told)})", dim=True)
 
 
@@ -77,11 +78,3 @@ def _decode_beside(table: Path) -> "Decode":
 
 def _numbers(ids: Sequence[int]) -> str:
     return " ".join(map(str, ids))
-
-
-def _printable(text: str) -> str:
-    """Escape what moves the cursor, which a policy may draw."""
-    return "".join(
-        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode()
-        for each in text
-    )

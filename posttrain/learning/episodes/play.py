@@ -30,7 +30,7 @@ from posttrain.stage.errors import UserError
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
 
-__all__ = ["EpisodeLimits", "Role", "play", "retrace"]
+__all__ = ["Role", "play", "retrace"]
 
 
 class EpisodeLimits(NamedTuple):

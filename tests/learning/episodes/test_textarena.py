@@ -14,6 +14,7 @@ from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
 from posttrain.learning.episodes.script import play_script
 from posttrain.learning.episodes.worlds import textarena
 from posttrain.learning.episodes.worlds.textarena import TextArena
+from posttrain.learning.episodes.worlds.underway import Underway
 from posttrain.stage.errors import UserError
 
 
@@ -32,10 +33,14 @@ def played(world, seed, *, by="random_move"):
     return play_script(world, problem_of(world, seed), speak, seed=0, most_turns=200)
 
 
+def forget():
+    textarena._UNDERWAY = Underway(256)
+
+
 def alike_and_over(game):
     """A game by random moves, played once with nothing kept of it and once with all."""
     world = TextArena(game=game, turns=30)
-    textarena._KEPT.clear()
+    forget()
     first = played(world, 3)
     assert first.end == "over"
     assert played(world, 3) == first
@@ -60,7 +65,7 @@ def test_games_side_by_side_draw_from_chances_of_their_own():
     world, draw = TextArena(game="PigDice-v0", turns=12), Random(1)
     facts = [world.pose(Random(seed)).facts for seed in range(2)]
     alone = [advanced(world, each, ["[roll]"] * 6) for each in facts]
-    textarena._KEPT.clear()
+    forget()
     random.seed(draw.random())
     before = random.getstate()
     mixed = [[world.begin(each, 0)] for each in facts]

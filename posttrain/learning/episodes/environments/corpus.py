@@ -17,6 +17,7 @@ from posttrain.learning.episodes.environments.base import (
     Situation,
     Told,
 )
+from posttrain.learning.episodes.excerpt import excerpt
 from posttrain.learning.episodes.retrieval import best_passages
 from posttrain.stage.declared import read_path
 from posttrain.stage.errors import UserError, nearest
@@ -66,7 +67,8 @@ class CorpusSearch(Environment):
             return Situation(state)
         passages = self._passages()
         found = best_passages(passages.texts, called[1], self.shown)
-        shown = [_shortened(passages.texts[place], self.most_characters) for place in found]
+        lines = [" ".join(passages.texts[place].split()) for place in found]
+        shown = [excerpt(line, self.most_characters) for line in lines]
         facts = {"searches": 1.0} if found else {"searches": 1.0, "tool_errors": 1.0}
         author = f"tool:{self.name}" if self.author == "tool" else self.author
         told = Told(author, "\n".join(shown) or "nothing found")
@@ -118,8 +120,3 @@ def _read(path: Path, name: str, column: str, version: tuple[tuple[int, int], ..
     if not texts:
         raise UserError(f"environment corpus: {name} holds no passage; give it rows with a text")
     return _Passages(tuple(texts), tuple(places))
-
-
-def _shortened(text: str, most: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[:most].rstrip()} ..."

@@ -16,6 +16,7 @@ from posttrain.learning.episodes.environments.base import (
     Told,
 )
 from posttrain.learning.episodes.environments.sandboxed import Sandboxed
+from posttrain.learning.episodes.excerpt import excerpt
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
@@ -76,14 +77,14 @@ class Python(Sandboxed):
         )
 
     def _told(self, end: ProgramEnd) -> str:
-        said = _shortened(end.output.strip(), self.most_characters)
+        said = excerpt(end.output.strip(), self.most_characters)
         if end.ok:
             return said or "nothing printed"
         last = end.errors.strip().rpartition("\n")[2]
         stopped = {"exit": f"exit code {end.code}", "signal": f"signal {end.code}"}
         why = stopped.get(end.how, f"stopped: {end.how}")
         if end.how == "exit" and last:
-            why = _shortened(last, self.most_characters)
+            why = excerpt(last, self.most_characters)
         return f"{said}\n{why}".strip()
 
 
@@ -104,7 +105,3 @@ def last_block(text: str) -> str | None:
     if not blocks or text[blocks[-1].end() :].strip() or not blocks[-1][1].strip():
         return None
     return blocks[-1][1]
-
-
-def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]} ..."

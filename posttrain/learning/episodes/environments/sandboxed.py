@@ -17,7 +17,26 @@ from posttrain.learning.episodes.environments.base import (
 from posttrain.stage.needs import SANDBOX
 
 
-class Sandboxed(Environment):
+class InSandbox(Environment):
+    """Answers all episodes of a round at once, by the sandbox; define `step_all`."""
+
+    PROGRAMS: ClassVar[Mapping[str, str]] = {"bwrap": BUBBLEWRAP}
+
+    def reaches(self) -> frozenset[str]:
+        """Ask for the sandbox."""
+        return frozenset({SANDBOX})
+
+    def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:
+        """Run and answer; see `Environment.step`."""
+        return self.step_all([Said(state, acts, seed)])[0]
+
+    @abstractmethod
+    def step_all(self, turns: Sequence[Said]) -> list[Situation]:
+        """Answer what was said in several episodes; see `Environment.step_all`."""
+        raise NotImplementedError
+
+
+class Sandboxed(InSandbox):
     """Runs programs before it answers; derive from it, and define `programs` and `answered`.
 
     A program is lost where its sandbox ends under it. That may be the machine's doing, which had no
@@ -25,12 +44,6 @@ class Sandboxed(Environment):
     and if it is lost again, so does one of ours that takes half as much memory. Only where that is
     lost too the environment broke.
     """
-
-    PROGRAMS: ClassVar[Mapping[str, str]] = {"bwrap": BUBBLEWRAP}
-
-    def reaches(self) -> frozenset[str]:
-        """Ask for the sandbox."""
-        return frozenset({SANDBOX})
 
     @abstractmethod
     def programs(self, state: EpisodeState, acts: Sequence[Act]) -> Sequence[Program]:
@@ -62,10 +75,6 @@ class Sandboxed(Environment):
 
         """
         raise NotImplementedError
-
-    def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:
-        """Run and answer; see `Environment.step`."""
-        return self.step_all([Said(state, acts, seed)])[0]
 
     def step_all(self, turns: Sequence[Said]) -> list[Situation]:
         """Run the programs of all episodes at once; see `Environment.step_all`."""

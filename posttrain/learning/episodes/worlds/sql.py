@@ -10,21 +10,18 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from posttrain.backends.sandbox.launch import BUBBLEWRAP
 from posttrain.backends.sandbox.lookups import looked_up
 from posttrain.backends.sandbox.program import MIB, Program, ProgramEnd, ProgramLimits
 from posttrain.learning.episodes.environments.base import (
     POLICY,
-    Act,
     Ask,
     EpisodeState,
     Said,
     Situation,
     Told,
 )
-from posttrain.learning.episodes.environments.sandboxed import run_fairly
+from posttrain.learning.episodes.environments.sandboxed import InSandbox, run_fairly
 from posttrain.learning.episodes.worlds.base import Posed, World, WorldFacts
-from posttrain.stage.needs import SANDBOX
 
 Found = tuple[list[list[Any]], str]
 """Rows that a query gave, and what was wrong with it."""
@@ -46,7 +43,7 @@ _known: OrderedDict[str, Found] = OrderedDict()
 _MOST_KNOWN = 1024
 
 
-class Sql(World):
+class Sql(InSandbox, World):
     """Answer a question about tables; a turn that begins with `select` queries, any other answers.
 
     The tables can only be read, by SQLite in the sandbox, and every query is told its first rows.
@@ -54,7 +51,6 @@ class Sql(World):
     """
 
     SIZES: ClassVar[tuple[str, ...]] = ("rows", "tables", "queries")
-    PROGRAMS: ClassVar[Mapping[str, str]] = {"bwrap": BUBBLEWRAP}
 
     kind: Literal["sql"] = "sql"
     rows: int = Field(default=12, ge=2, le=1000)
@@ -63,10 +59,6 @@ class Sql(World):
     """With 2, half of the questions need both tables."""
     queries: int = Field(default=3, ge=1)
     """Queries that an episode has, of which each is a turn."""
-
-    def reaches(self) -> frozenset[str]:
-        """Ask for the sandbox."""
-        return frozenset({SANDBOX})
 
     def pose(self, draw: Random) -> Posed:
         """Fill tables, and choose what is asked; see `World.pose`."""
@@ -100,12 +92,8 @@ class Sql(World):
         state = {**facts, "read": ""}
         return Situation(state, (Ask(POLICY),), key=_key(state))
 
-    def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:
-        """Run the query, or judge the answer; see `Environment.step`."""
-        return self.step_all([Said(state, acts, seed)])[0]
-
     def step_all(self, turns: Sequence[Said]) -> list[Situation]:
-        """Run the queries of all episodes, many in a sandbox; see `Environment.step_all`."""
+        """Run queries, many in a sandbox, and judge answers; see `Environment.step_all`."""
         queries = [_query_of(turn) for turn in turns]
         asked = [
             {"tables": turn.state["tables"], "query": query, "most_rows": _SHOWN_ROWS + 1}

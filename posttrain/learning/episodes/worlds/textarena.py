@@ -1,9 +1,9 @@
 """The games of the library textarena that run offline, for one player and for two."""
 
 import io
+import json
 import random
 import re
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from posttrain.learning.episodes.environments.base import (
     Told,
 )
 from posttrain.learning.episodes.worlds.base import OPPONENT, Posed, World, WorldFacts
+from posttrain.learning.episodes.worlds.underway import Underway
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of_json
 
@@ -49,7 +50,6 @@ _PLAYERS = {
     for name in names.split()
 }
 _BRACKETED = re.compile(r"\[[^\[\]\n]{1,40}\]")
-_MOST_KEPT = 256
 
 
 class TextArena(World):
@@ -208,26 +208,29 @@ class _Game:
         self.stood = _Stood(who, heard, paid, wrong)
 
 
-_KEPT: OrderedDict[str, _Game] = OrderedDict()
-"""Games under way, which save playing all their moves again: nothing depends on what is kept."""
+_UNDERWAY = Underway[_Game](256)
 _LOCK = Lock()
+"""Games take turns with the process's own chance."""
 
 
 def _stood(state: Mapping[str, Any]) -> _Stood:
     """Stand where the moves lead, by the game that was kept before the last, or from the start."""
     moves = state["moves"]
     with _LOCK:
-        game = _KEPT.get(_key(state))
+        game = _UNDERWAY.take(*_name(state, moves))
         if game is None:
-            game = _KEPT.pop(_key({**state, "moves": moves[:-1]}), None) if moves else None
+            game = _UNDERWAY.take(*_name(state, moves[:-1])) if moves else None
             left = moves[-1:] if game else moves
             game = game or _begun(state)
             for move in left:
                 game.move(move)
-            _KEPT[_key(state)] = game
-            while len(_KEPT) > _MOST_KEPT:
-                _KEPT.popitem(last=False)
+        _UNDERWAY.keep(*_name(state, moves), game)
         return game.stood
+
+
+def _name(state: Mapping[str, Any], moves: Sequence[str]) -> tuple[str, str]:
+    begun = json.dumps([state[name] for name in ("game", "players", "seed")])
+    return begun, json.dumps([*moves])
 
 
 def _begun(state: Mapping[str, Any]) -> _Game:

@@ -1,0 +1,15 @@
+"""How much of a text a policy is told that may be long: its beginning."""
+
+
+def excerpt(text: str, most: int) -> str:
+    """Give the beginning of a text; what is cut off is told by ` ...`.
+
+    >>> excerpt("one two", 7), excerpt("one two", 4)
+    ('one two', 'one ...')
+
+    Args:
+        text: Any.
+        most: Characters of it that are told.
+
+    """
+    return text if len(text) <= most else f"{text[:most].rstrip()} ..."
