@@ -243,7 +243,8 @@ def _listed(kind: str, part: "type[Environment]") -> ListedEnvironment:
     from posttrain.learning.episodes.posed import extra_of, lacking
     from posttrain.pipeline.slots import first_sentence
 
-    packages = [extra_of(each) or each for each in sorted(part.PACKAGES)]
+    extras = [(each, extra_of(each)) for each in sorted(part.PACKAGES)]
+    packages = [f"posttrain[{extra}]" if extra else each for each, extra in extras]
     return ListedEnvironment(
         kind=kind,
         sort="world" if hasattr(part, "pose") else "environment",

@@ -14,9 +14,10 @@ from typing import Any
 from filelock import FileLock
 
 from posttrain.stage.errors import UserError, first_line
+from posttrain.stage.extras import extra_line
 from posttrain.stage.resources import RayResources
 
-INSTALL = "pip install 'posttrain[ray]'"
+INSTALL = extra_line("ray")
 _CONNECT_SECONDS = 3.0
 _PREFIX = "posttrain-ray-"
 _HELD = "held"

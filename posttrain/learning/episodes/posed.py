@@ -11,6 +11,7 @@ from posttrain.learning.episodes.environments.base import POLICY, Environment, E
 from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
 from posttrain.learning.episodes.script import Speak
 from posttrain.learning.episodes.worlds.base import World
+from posttrain.stage.extras import extra_line
 from posttrain.stage.seeds import stable_seed
 
 if TYPE_CHECKING:
@@ -89,16 +90,17 @@ def lacking(part: type[Environment]) -> tuple[Lacking, ...]:
         for name, remedy in part.PROGRAMS.items()
         if shutil.which(name) is None
     ]
+    absent = [name for name in sorted(part.PACKAGES) if not _is_installed(name)]
+    extras = [(name, extra_of(name)) for name in absent]
     packages = [
-        Lacking(name, f"pip install '{extra_of(name) or name}'")
-        for name in sorted(part.PACKAGES)
-        if not _is_installed(name)
+        Lacking(name, extra_line(extra) if extra else f"pip install {name}")
+        for name, extra in extras
     ]
     return (*packages, *programs)
 
 
 def extra_of(package: str) -> str:
-    """Name the extra of posttrain that brings a package along, as pip takes it; empty if none."""
+    """Name the extra of posttrain that brings a package along; empty if none."""
     for line in importlib.metadata.requires("posttrain") or ():
         requirement, _, marker = line.partition(";")
         name, _, _ = requirement.partition("[")
@@ -106,7 +108,7 @@ def extra_of(package: str) -> str:
             name = name.partition(sign)[0]
         extra = marker.partition("extra ==")[2].strip(" \"'")
         if name.lower() == package.lower() and extra and extra != "test":
-            return f"posttrain[{extra}]"
+            return extra
     return ""
 
 

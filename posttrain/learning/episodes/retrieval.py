@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from posttrain.stage.errors import UserError
+from posttrain.stage.extras import extra_line
 
 # Of the texts that are searched in turns, as those of all problems of a step.
 _INDEXES_KEPT = 512
@@ -54,8 +55,8 @@ def _index_of(texts: tuple[str, ...]) -> tuple[Any, frozenset[str]]:
         from bm25s import BM25
     except ModuleNotFoundError:
         raise UserError(
-            "to search passages bm25s is needed, which is not installed; run: pip install"
-            " --editable '.[search]'"
+            "to search passages bm25s is needed, which is not installed; run:"
+            f" {extra_line('search')}"
         ) from None
     split = [words_of(text) for text in texts]
     known = frozenset(word for words in split for word in words)

@@ -14,6 +14,7 @@ import torch
 
 from posttrain.learning.models.load import weights_digest
 from posttrain.stage.errors import UserError
+from posttrain.stage.extras import extra_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -111,7 +112,7 @@ def _peft() -> Any:
         import peft
     except ModuleNotFoundError:
         raise UserError(
-            "lora needs peft, which is not installed; run: pip install --editable '.[lora]'"
+            f"lora needs peft, which is not installed; run: {extra_line('lora')}"
         ) from None
     return peft
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posttrain.stage.errors import UserError
+from posttrain.stage.extras import extra_line
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner, SSlibKey
@@ -124,7 +125,7 @@ def require_packages(extra: str = "release") -> None:
     except ImportError as error:
         raise UserError(
             f"signed releases need the package {error.name}; install all that they need with: "
-            f"pip install 'posttrain[{extra}]'"
+            f"{extra_line(extra)}"
         ) from None
 
 

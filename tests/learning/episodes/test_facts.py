@@ -84,7 +84,7 @@ def test_the_order_of_hashes_shows_nowhere():
 
 def test_without_bm25s_one_sentence_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "bm25s", None)
-    with pytest.raises(UserError, match=r"pip install --editable '.\[search\]'"):
+    with pytest.raises(UserError, match=r"pip install 'posttrain\[search\]'"):
         best_passages(("a", "never seen before"), "a", 1)
 
 

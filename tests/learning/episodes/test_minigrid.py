@@ -100,7 +100,7 @@ def test_a_turn_may_hold_several_moves_and_no_more():
 
 def test_without_the_package_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "minigrid", None)
-    with pytest.raises(UserError, match="pip install --editable '.\\[grid\\]'"):
+    with pytest.raises(UserError, match="pip install 'posttrain\\[grid\\]'"):
         MiniGrid().pose(Random(0))
 
 

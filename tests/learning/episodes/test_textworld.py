@@ -25,7 +25,7 @@ def walked(world, facts, by, *, seed=0):
 
 def test_without_the_package_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "textworld", None)
-    with pytest.raises(UserError, match="pip install --editable '.\\[textworld\\]'"):
+    with pytest.raises(UserError, match="pip install 'posttrain\\[textworld\\]'"):
         TextWorld().pose(Random(0))
 
 

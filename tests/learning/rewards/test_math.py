@@ -83,5 +83,5 @@ def test_a_reference_that_is_no_expression_is_refused():
 
 def test_without_the_package_the_install_line_is_said(monkeypatch):
     monkeypatch.setattr(math_worker, "find_spec", lambda _name: None)
-    with pytest.raises(UserError, match=r"pip install --editable '.\[math\]'"):
+    with pytest.raises(UserError, match=r"pip install 'posttrain\[math\]'"):
         reason("1", "1")

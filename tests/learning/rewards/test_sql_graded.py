@@ -13,7 +13,7 @@ from posttrain.learning.rewards.verifiers.sql_clauses import clause_agreement
 from posttrain.learning.rewards.verifiers.sql_graded import SqlGradedVerifier
 from posttrain.stage.errors import UserError
 
-pytest.importorskip("sqlglot", reason="an extra: pip install --editable '.[sql]'")
+pytest.importorskip("sqlglot", reason="an extra: pip install 'posttrain[sql]'")
 
 WANTED = "select a, b from t where a > 1 and b = 'x' order by a"
 
@@ -386,7 +386,5 @@ def test_only_what_ran_to_other_rows_or_failed_is_graded(scored):
 
 def test_without_sqlglot_the_command_is_told(monkeypatch):
     monkeypatch.setattr(sql_graded, "find_spec", lambda name: None)
-    with pytest.raises(
-        UserError, match=r"pip install --editable '\.\[sql\]', or take the verifier"
-    ):
+    with pytest.raises(UserError, match=r"pip install 'posttrain\[sql\]', or take the verifier"):
         SqlGradedVerifier(database="x").programs("select 1", Problem("db", "?", "1", 1, "sql"))

@@ -22,6 +22,7 @@ from posttrain.learning.episodes.environments.base import (
 from posttrain.learning.episodes.worlds.base import Posed, World, WorldFacts
 from posttrain.learning.episodes.worlds.underway import Underway
 from posttrain.stage.errors import UserError
+from posttrain.stage.extras import extra_line
 
 Level = Literal["go_to", "pick_up", "put_next", "open_door", "unlock", "find", "door_key"]
 
@@ -181,8 +182,8 @@ def _made(facts: WorldFacts) -> Any:
         import minigrid
     except ModuleNotFoundError:
         raise UserError(
-            "the world 'minigrid' needs gymnasium and minigrid, which are not installed; run: pip"
-            " install --editable '.[grid]', or take the world 'doors', which needs neither"
+            "the world 'minigrid' needs gymnasium and minigrid, which are not installed; run:"
+            f" {extra_line('grid')}, or take the world 'doors', which needs neither"
         ) from None
     minigrid.register_minigrid_envs  # noqa: B018 - its import has registered the levels
     level, size, things, fixed = _LEVELS[facts["level"]]

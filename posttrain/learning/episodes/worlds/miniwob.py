@@ -21,6 +21,7 @@ from posttrain.learning.episodes.environments.base import (
 )
 from posttrain.learning.episodes.worlds.base import Posed, World, WorldFacts
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.extras import extra_line
 
 _Shown = Sequence[Sequence[str]]
 """Elements of a page: what each is, its text, and what is in it."""
@@ -206,8 +207,7 @@ def _folder() -> Path:
         import miniwob
     except ImportError:
         raise UserError(
-            "the world 'miniwob' needs miniwob, which is not installed; run: pip install"
-            " --editable '.[web]'"
+            f"the world 'miniwob' needs miniwob, which is not installed; run: {extra_line('web')}"
         ) from None
     return Path(str(miniwob.__file__)).parent / "html" / "miniwob"
 

@@ -26,6 +26,7 @@ from posttrain.learning.episodes.environments.base import (
 from posttrain.learning.episodes.worlds.base import OPPONENT, Posed, World, WorldFacts
 from posttrain.learning.episodes.worlds.underway import Underway
 from posttrain.stage.errors import UserError
+from posttrain.stage.extras import extra_line
 from posttrain.stage.hashing import sha256_of_json
 
 # What was played here without a network, and twice alike; the rest of the library's games want a
@@ -238,8 +239,8 @@ def _begun(state: Mapping[str, Any]) -> _Game:
         import textarena
     except ImportError:
         raise UserError(
-            "the world textarena needs the library textarena, which is not installed; run: pip"
-            " install 'posttrain[textarena]'"
+            "the world textarena needs the library textarena, which is not installed; run:"
+            f" {extra_line('textarena')}"
         ) from None
     chance = Random(state["seed"]).getstate()
     game = _Game(None, chance, _Stood((0,), ("",), None, wrong=False))

@@ -18,6 +18,7 @@ from posttrain.learning.episodes.environments.base import (
 from posttrain.learning.episodes.worlds.base import Posed, World, WorldFacts
 from posttrain.learning.episodes.worlds.underway import Underway
 from posttrain.stage.errors import UserError
+from posttrain.stage.extras import extra_line
 
 # What tells more about a place and changes nothing: all that it tells is read anyway.
 _LOOKING = ("look", "inventory", "examine")
@@ -118,8 +119,8 @@ def _imported() -> Any:
         import textworld.generator
     except ModuleNotFoundError:
         raise UserError(
-            "the world 'textworld' needs textworld, which is not installed; run: pip install"
-            " --editable '.[textworld]', or take the world 'doors', which needs nothing"
+            "the world 'textworld' needs textworld, which is not installed; run:"
+            f" {extra_line('textworld')}, or take the world 'doors', which needs nothing"
         ) from None
     return textworld
 

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from posttrain.learning.rewards.constraints.base import Constraint, Relation, within
 from posttrain.stage.errors import UserError
+from posttrain.stage.extras import extra_line
 
 
 class ResponseLanguage(Constraint):
@@ -67,8 +68,8 @@ def _is_in(text: str, language: str) -> bool:
         import langdetect
     except ModuleNotFoundError:
         raise UserError(
-            "constraints on the language need langdetect, which is not installed; run: pip install"
-            " --editable '.[language]', or leave them out"
+            "constraints on the language need langdetect, which is not installed; run:"
+            f" {extra_line('language')}, or leave them out"
         ) from None
     # It draws, and would say now this and now that of a short text.
     langdetect.DetectorFactory.seed = 0

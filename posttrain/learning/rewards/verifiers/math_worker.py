@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from typing import IO
 
 from posttrain.stage.errors import UserError
+from posttrain.stage.extras import extra_line
 
 _MEMORY = 2 << 30
 """Bytes of address space that a worker may take."""
@@ -85,8 +86,8 @@ def the_worker() -> MathWorker:
     """
     if find_spec("math_verify") is None:
         raise UserError(
-            "the verifier 'math' needs math-verify, which is not installed; run: pip install"
-            " --editable '.[math]', or take the verifier 'numeric' where answers are numbers"
+            "the verifier 'math' needs math-verify, which is not installed; run:"
+            f" {extra_line('math')}, or take the verifier 'numeric' where answers are numbers"
         )
     return _worker_of(os.getpid())
 

@@ -12,6 +12,7 @@ from posttrain.learning.rewards.verifiers.sandboxed import ERROR
 from posttrain.learning.rewards.verifiers.sql import SqlVerifier
 from posttrain.learning.rewards.verifiers.sql_clauses import clause_agreement
 from posttrain.stage.errors import UserError
+from posttrain.stage.extras import extra_line
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
@@ -34,8 +35,8 @@ class SqlGradedVerifier(SqlVerifier):
         """Make the program that runs both queries; see `SandboxVerifier.programs`."""
         if find_spec("sqlglot") is None:
             raise UserError(
-                "the verifier 'sql_graded' needs sqlglot, which is not installed; run: pip install"
-                " --editable '.[sql]', or take the verifier 'sql'"
+                "the verifier 'sql_graded' needs sqlglot, which is not installed; run:"
+                f" {extra_line('sql')}, or take the verifier 'sql'"
             )
         return super().programs(answer, problem)
 
