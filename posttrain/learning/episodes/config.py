@@ -30,7 +30,8 @@ class PlayConfig(StageConfig):
     environment: Annotated[Environment, InSlot(EPISODE_ENVIRONMENTS)] = Single()
     """What answers the policy: `posttrain env list`."""
     most_turns: int = Field(default=4, ge=1)
-    """Turns after which an episode ends as it stands."""
+    """Rounds after which an episode ends as it stands: whoever speaks, the policy or another role,
+    and all who speak at once are one round. A whole game of tictactoe has 9."""
     roles: dict[str, Annotated[Player, InSlot(PLAYERS)]] = Field(default_factory=dict)
     """Who plays each further role of the environment; one that is not named goes by its script."""
     context: Annotated[ContextManager, InSlot(CONTEXT_MANAGERS)] = Whole()
