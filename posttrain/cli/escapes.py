@@ -12,6 +12,9 @@ def printable(text: str, *, kept: str = "") -> str:
         text: Such as the name of a file, or what a policy drew.
         kept: Characters that stay as they are.
 
+    Returns:
+        The text, of which nothing is obeyed.
+
     """
     return "".join(
         each if each.isprintable() or each in kept else each.encode("unicode_escape").decode()

@@ -10,5 +10,8 @@ def extra_line(extra: str) -> str:
     Args:
         extra: Its name in pyproject.toml.
 
+    Returns:
+        A line for a shell.
+
     """
     return f"pip install 'posttrain[{extra}]'"

@@ -22,6 +22,9 @@ def start_seed(seed: int, problem: str) -> int:
         seed: Of the round of episodes.
         problem: Its id.
 
+    Returns:
+        What `Environment.start` is given.
+
     """
     return purpose_seed(seed, "start", problem)
 
@@ -33,6 +36,9 @@ def turn_seed(seed: int, episode: str, turn: int) -> int:
         seed: Of the round of episodes.
         episode: Its id, or that of the problem where that has one episode.
         turn: 0-based.
+
+    Returns:
+        What `Environment.step` is given.
 
     """
     return purpose_seed(seed, "turn", episode, turn)

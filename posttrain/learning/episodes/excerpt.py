@@ -11,5 +11,8 @@ def excerpt(text: str, most: int) -> str:
         text: Any.
         most: Characters of it that are told.
 
+    Returns:
+        All of it, or so much with the dots behind.
+
     """
     return text if len(text) <= most else f"{text[:most].rstrip()} ..."
