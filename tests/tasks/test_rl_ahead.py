@@ -20,6 +20,7 @@ from posttrain.stage.resources import RayResources
 from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run
 from tests.learning.episodes.environments import Counting
+from tests.learning.episodes.test_roles import Duel
 
 # Of a policy apart from the one that drew: what AReaL calls decoupled.
 DECOUPLED = {
@@ -48,8 +49,17 @@ REMEMBERS = {
     },
     "bonus_may_outweigh": True,
 }
+
+
+def duel(**opponent):
+    return {"kind": "episodes", "environment": Duel(), "roles": {"opponent": opponent}}
+
+
 CASES = {
     "episodes": {"producer": {"kind": "episodes", "environment": Counting(rounds=2)}},
+    "checkpoint": {"producer": duel(kind="checkpoint", name="start", temperature=0.5)},
+    "earlier": {"producer": duel(kind="earlier", every=1, most=2)},
+    "earlier_two_ahead": {"staleness": 2, "producer": duel(kind="earlier", every=2, most=3)},
     "two_ahead": {"staleness": 2, "reward": REMEMBERS, "draw": {"sampler": "uniform"}},
     "adapter": {"learner": {"lora": {"rank": 2}, "ema_decay": 0.5}},
     "scheduled": {"temperature": {"from": 1.0, "to": 1.5, "over": 3}},
@@ -76,7 +86,7 @@ def same(one, other):
 
 @pytest.fixture(scope="module")
 def inputs(guesser, coins_path):
-    return {"policy": guesser, "problems": coins_path}
+    return {"policy": guesser, "problems": coins_path, "players.start": guesser}
 
 
 class InTurn:
@@ -113,8 +123,9 @@ def test_what_is_drawn_ahead_is_what_one_process_draws(inputs, tmp_path, monkeyp
     ages = [{step - 1 - v for row in frame["versions"] for v in row} for (step,), frame in by_step]
     # Nothing older than the bound: it is met once that many steps have been learned from.
     assert ages == [{min(step, bound)} for step in range(5)]
-    # The first is drawn by the learner's process; later it is told how long it waited.
-    assert "rl/seconds_waiting" not in seconds[0]
+    # The first is drawn by the learner's process; later it is told how long it waited, at once
+    # where two are ahead and the third must know what the second has made of the players.
+    assert ("rl/seconds_waiting" in seconds[0]) == (case == "earlier_two_ahead")
     assert any("rl/seconds_generating" in each for each in seconds)
     context = StageContext.quiet(tmp_path / "replay", seed=3)
     config = RlStageConfig(**SMALL | settings)

@@ -122,10 +122,12 @@ class ProductionWorker:
     ) -> None:
         self._passes = passes
         self._model = passes.trainable.model.to(passes.device)
+        policy = Policy(self._model, tokenizer)
         self._open = ExitStack()
-        self._engine = self._open.enter_context(open_engine(engine, Policy(self._model, tokenizer)))
+        self._engine = self._open.enter_context(open_engine(engine, policy))
         rewarder: Any = _Absent(name_of(producer))
-        self._production = start_producer(producer, Workbench(self._engine, rewarder, tokenizer))
+        bench = Workbench(self._engine, rewarder, tokenizer, policy, passes.device, players)
+        self._production = start_producer(producer, bench)
 
     def equip(self, version: int, tools: Weights) -> None:
         """Take over weights.
