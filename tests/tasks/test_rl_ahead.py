@@ -19,7 +19,7 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.resources import RayResources
 from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run
-from tests.learning.episodes.environments import Counting
+from tests.learning.episodes.environments import Absent, Counting
 from tests.learning.episodes.test_roles import Duel
 
 # Of a policy apart from the one that drew: what AReaL calls decoupled.
@@ -57,6 +57,8 @@ def duel(**opponent):
 
 CASES = {
     "episodes": {"producer": {"kind": "episodes", "environment": Counting(rounds=2)}},
+    # Of some nobody says a word; those are of the policy that would have spoken.
+    "broken": {"producer": {"kind": "episodes", "environment": Absent(rounds=1)}},
     "checkpoint": {"producer": duel(kind="checkpoint", name="start", temperature=0.5)},
     "earlier": {"producer": duel(kind="earlier", every=1, most=2)},
     "earlier_two_ahead": {"staleness": 2, "producer": duel(kind="earlier", every=2, most=3)},

@@ -120,7 +120,9 @@ class Queue:
     ) -> None:
         if remembers(rollouter.production):
             self.settle(rollouter, learner)
-        draft = rollouter.draft(self.num_drawn, config, wanted=config.problems_per_step)
+        draft = rollouter.draft(
+            self.num_drawn, config, version=step, wanted=config.problems_per_step
+        )
         begun = ahead.begin(draft, rollouter.production, version=step)
         self.begun.append(_Begun(draft, begun))
 

@@ -81,7 +81,13 @@ class Rollouter:
         rounds, wanted = 0, config.problems_per_step
         while wanted and rounds < config.draw.max_rounds:
             draft = self.draft(
-                step, config, wanted=wanted, without=chosen, rounds=rounds, first_group=len(groups)
+                step,
+                config,
+                version=version,
+                wanted=wanted,
+                without=chosen,
+                rounds=rounds,
+                first_group=len(groups),
             )
             if not draft.chosen:
                 break
@@ -97,6 +103,7 @@ class Rollouter:
         step: int,
         config: RlConfig,
         *,
+        version: int,
         wanted: int,
         without: Sequence[int] = (),
         rounds: int = 0,
@@ -107,6 +114,7 @@ class Rollouter:
         Args:
             step: 0-based step that the rollouts will be learned from in.
             config: The numbers that are drawn with.
+            version: As `generate` is given it.
             wanted: Most problems.
             without: Places of the problems that the step has already.
             rounds: Rounds of sampling that the step has already.
@@ -129,7 +137,7 @@ class Rollouter:
         )
         problems = [self.problems[each] for each in chosen]
         prompts = [self.prompts[each] for each in chosen]
-        at = SamplingRound(step, params, first_group)
+        at = SamplingRound(step, params, first_group, version)
         return Draft(config, chosen, problems, prompts, at)
 
     def generation(self, draft: Draft, made: Sequence[Group]) -> Generation:

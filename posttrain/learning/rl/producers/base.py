@@ -56,6 +56,8 @@ class SamplingRound:
     """How to sample; `num_samples` is the size of a group, and the seed is this round's own."""
     first_group: int
     """Number of the first group that the round makes; groups are numbered through the step."""
+    version: int
+    """Steps that the policy which draws has learned from: below `step` where it draws ahead."""
 
 
 class Production:

@@ -90,7 +90,7 @@ class EpisodesProduction(Production):
                     each,
                     problem,
                     group=group,
-                    version=at.step,
+                    version=at.version,
                     learning=config.learning,
                     within=config.compare,
                 )
