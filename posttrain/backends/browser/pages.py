@@ -52,6 +52,7 @@ _SWITCHES = (
     "--lang=en-US",
     "--renderer-process-limit=1",
 )
+_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ")
 # The shell outlives the browser, however that ends, and removes its folder.
 _LINE = '"$@" about:blank; rm -rf "$0"'
 _MEMORY = "/dev/shm"
@@ -85,7 +86,7 @@ class Pages:
             self.process = os.posix_spawn(
                 "/bin/sh",
                 ["sh", "-c", _LINE, profile, found, *_SWITCHES, f"--user-data-dir={profile}"],
-                {**os.environ, "HOME": profile, "TMPDIR": profile},
+                {**_environment(), "HOME": profile, "TMPDIR": profile},
                 file_actions=[
                     *((os.POSIX_SPAWN_OPEN, each, os.devnull, os.O_RDWR, 0) for each in (0, 1, 2)),
                     (os.POSIX_SPAWN_DUP2, reads, 3),
@@ -208,6 +209,13 @@ def program() -> str:
     if found is None:
         raise UserError(f"pages need chromium, which is not installed; run: {CHROMIUM}")
     return found
+
+
+def _environment() -> dict[str, str]:
+    """The variables that the browser needs: a page computes with dates, and it runs strange code,
+    which has no use for a stage's secrets.
+    """
+    return {name: os.environ[name] for name in _VARIABLES if name in os.environ}
 
 
 def _short_folder() -> str | None:

@@ -98,6 +98,16 @@ def test_an_episode_goes_on_where_its_browser_was_killed():
     assert situation.state["shown"] == alone[2][0]
 
 
+def test_the_browser_is_given_no_variable_that_it_has_no_use_for(monkeypatch):
+    pages.close()
+    monkeypatch.setenv("SOME_TOKEN", "secret")
+    assert pages.evaluate(Path("/"), "1 + 1") == 2
+    (browser,) = pages._open
+    given = Path(f"/proc/{browser.process}/environ").read_bytes().split(b"\0")
+    names = {each.partition(b"=")[0].decode() for each in given if each}
+    assert {"PATH", "HOME", "TMPDIR"} <= names <= {*pages._VARIABLES, "HOME", "TMPDIR", "PWD"}
+
+
 def test_no_page_is_small_enough():
     with pytest.raises(
         UserError, match=r"no page of 'enter-password' .* at most 2 elements; raise"
