@@ -4,6 +4,8 @@ import importlib.util
 import os
 import pickle
 import signal
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -11,9 +13,14 @@ import pytest
 
 from posttrain.data.schemas import CURVE, ROLLOUTS
 from posttrain.data.tables import read_table
+from posttrain.learning.episodes.environments.base import POLICY, Act
+from posttrain.learning.episodes.environments.corpus import CorpusSearch
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rl import ahead
 from posttrain.learning.rl.replay import replay
+from posttrain.pipeline.hermetic.process import keep_rules
+from posttrain.pipeline.hermetic.view import StageView
+from posttrain.stage import declared, rules
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.resources import RayResources
@@ -185,6 +192,38 @@ class Stubborn(Counting):
         if os.getpid() != self.learner:
             raise UserError("this world is closed; come back later")
         return super().start(problem, seed)
+
+
+class Looking(CorpusSearch):
+    """Search for whatever was said."""
+
+    kind: Literal["looking"] = "looking"
+
+    def step(self, state, acts, seed):
+        return super().step(state, [Act(POLICY, f"search({acts[0].text})")], seed)
+
+
+@pytest.mark.slow
+def test_a_corpus_is_found_beside_the_recipe_there_too(inputs, tmp_path, monkeypatch):
+    (tmp_path / "notes.txt").write_text("1 is up\n2 is down\n")
+    code = tuple(Path(__file__).parents[1].rglob("*.py"))
+    view = StageView("rl", tmp_path, tmp_path, code=code, held=False)
+    # As a stage's process does, but for what cannot be undone in this one.
+    monkeypatch.setattr(declared, "_folders", [tmp_path])
+    monkeypatch.setattr(rules, "_kept", [partial(keep_rules, view)])
+    environment = Looking(file="notes.txt", author="user", shown=1)
+    producer = {"kind": "episodes", "environment": environment, "most_turns": 2}
+    with pytest.raises(UserError, match=r"'rl' reads .*notes\.txt, which its key does not know"):
+        trained(inputs, tmp_path / "undeclared", ahead=1, producer=producer)
+    view = replace(view, inputs=(tmp_path / "notes.txt",))
+    monkeypatch.setattr(rules, "_kept", [partial(keep_rules, view)])
+    alone, _ = trained(inputs, tmp_path / "alone", producer=producer)
+    other, _ = trained(inputs, tmp_path / "ahead", ahead=1, producer=producer)
+    same(alone, other)
+    rows = read_table(other["rollouts"], ROLLOUTS)
+    read = {each for _, *parents in rows["parents"].to_list() for each in parents}
+    assert read <= {"notes.txt:1", "notes.txt:2"}
+    assert read
 
 
 @pytest.mark.slow

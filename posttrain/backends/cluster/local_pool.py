@@ -17,10 +17,14 @@ from typing import IO, Any
 
 from posttrain.backends.cluster.settings import TorchSettings
 from posttrain.backends.cluster.worker_pool import MAX_LOSSES, PoolWorker
+from posttrain.backends.sandbox.door import door_descriptor, enter_stage
 from posttrain.stage.errors import UserError
+from posttrain.stage.rules import Heard, keeping, present_rules
 
 _GRACE_SECONDS = 5.0
 """How long a worker that nobody waits for may go on with what it is doing."""
+_SECONDS_TO_CLOSE = 3.0
+"""How long it may take to give up what it holds open, if it is still at work then."""
 _LENGTH = struct.Struct("<Q")
 # Literal text: what it imports can be seen, and counts.
 _WORKER = """\
@@ -42,7 +46,9 @@ class LocalPool:
     """
 
     def __init__(self, count: int, make: Callable[..., PoolWorker], *arguments: Any) -> None:
-        self._start = pickle.dumps((TorchSettings.present(), make, arguments))
+        # Apart, as the rules are kept before anything of the stage is unpickled, which imports it.
+        work = pickle.dumps((TorchSettings.present(), make, arguments))
+        self._start = pickle.dumps((present_rules(), door_descriptor(), work))
         self._idle: queue.SimpleQueue[_Process] = queue.SimpleQueue()
         self._processes = [_Process(self._start) for _ in range(count)]
         for process in self._processes:
@@ -155,11 +161,60 @@ class _Process:
 
 
 def _started() -> subprocess.Popen[bytes]:
+    door = door_descriptor()
     return subprocess.Popen(
         [sys.executable, "-c", _WORKER, json.dumps(sys.path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        pass_fds=() if door is None else (door,),
     )
+
+
+class Served:
+    """The worker of this process, which is made when there is something to do."""
+
+    def __init__(self) -> None:
+        self._heard: Heard | None = None
+        self._work = b""
+        self._worker: PoolWorker | None = None
+        self._closing = threading.Lock()
+
+    def done(self, start: bytes, tools: bytes, piece: bytes) -> Any:
+        """Do a piece of work under the rules of the stage.
+
+        Args:
+            start: What the worker is made of, the same every time.
+            tools: What it is equipped with.
+            piece: What it is to do.
+
+        Returns:
+            What came of it.
+
+        """
+        if self._heard is None:
+            rules, door, self._work = pickle.loads(start)  # noqa: S301 - ours
+            if door is not None:
+                enter_stage(door)
+            self._heard = rules()
+        with keeping(self._heard):
+            if self._worker is None:
+                settings, make, arguments = pickle.loads(self._work)  # noqa: S301 - ours
+                settings.take_over()
+                self._worker, self._work = make(*arguments), b""
+            assert self._worker is not None
+            self._worker.equip(*pickle.loads(tools))  # noqa: S301 - ours
+            return self._worker.do(pickle.loads(piece))  # noqa: S301 - ours
+
+    def close(self) -> None:
+        """Close the worker, if there is one; once, and whoever comes second waits."""
+        with self._closing:
+            worker, self._worker = self._worker, None
+            if worker is None:
+                return
+            try:
+                worker.close()
+            except Exception:  # noqa: BLE001 - nobody is there to be told, and it ends anyway
+                traceback.print_exc()
 
 
 def work_on_request() -> None:
@@ -170,17 +225,24 @@ def work_on_request() -> None:
     # What a piece of work prints is no answer.
     os.dup2(2, 1)
     asked: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(sys.stdin.buffer, asked), daemon=True).start()
-    worker: PoolWorker | None = None
+    served = Served()
+    listener = threading.Thread(target=_listen, args=(sys.stdin.buffer, asked, served), daemon=True)
+    listener.start()
+    try:
+        _answer_all(asked, answers, served)
+    finally:
+        served.close()
+
+
+def _answer_all(
+    asked: "queue.SimpleQueue[bytes | None]", answers: IO[bytes], served: Served
+) -> None:
     first = asked.get()
     if first is None:
         return
     while (tools := asked.get()) is not None and (piece := asked.get()) is not None:
         try:
-            if worker is None:
-                worker = _made(first)
-            worker.equip(*pickle.loads(tools))  # noqa: S301 - ours
-            answer: tuple[bool, Any] = (False, worker.do(pickle.loads(piece)))  # noqa: S301 - ours
+            answer: tuple[bool, Any] = (False, served.done(first, tools, piece))
         except UserError as error:
             answer = (True, UserError(str(error)))
         except Exception:  # noqa: BLE001 - the boundary of a process: it is told to who asked
@@ -191,20 +253,16 @@ def work_on_request() -> None:
             return
 
 
-def _made(start: bytes) -> PoolWorker:
-    settings, make, arguments = pickle.loads(start)  # noqa: S301 - ours
-    settings.take_over()
-    made: PoolWorker = make(*arguments)
-    return made
-
-
-def _listen(questions: IO[bytes], asked: "queue.SimpleQueue[bytes | None]") -> None:
+def _listen(questions: IO[bytes], asked: "queue.SimpleQueue[bytes | None]", served: Served) -> None:
     """Take what comes; where nobody is there any more, nothing is worked on for long."""
     with suppress(EOFError):
         while True:
             asked.put(_receive(questions))
     asked.put(None)
     threading.Event().wait(_GRACE_SECONDS)
+    closing = threading.Thread(target=served.close, daemon=True)
+    closing.start()
+    closing.join(_SECONDS_TO_CLOSE)
     os._exit(1)
 
 

@@ -7,9 +7,11 @@ from typing import Any, Protocol
 from posttrain.backends.cluster.connection import plain_errors
 from posttrain.backends.cluster.settings import TorchSettings, environment
 from posttrain.stage.resources import RayResources
+from posttrain.stage.rules import Heard, Rules, keeping, present_rules
 
 MAX_LOSSES = 3
 """Processes that one piece of work, or the start of one actor, may cost."""
+_SECONDS_TO_CLOSE = 5.0
 
 
 class PoolWorker(Protocol):
@@ -23,6 +25,10 @@ class PoolWorker(Protocol):
         """The result of one piece."""
         ...
 
+    def close(self) -> None:
+        """Give up what it holds open; it is asked nothing more, and may be at work yet."""
+        ...
+
 
 class WorkerActor:
     """One actor. Ray begins it anew where its process is gone: then it makes its worker again."""
@@ -30,14 +36,17 @@ class WorkerActor:
     def __init__(
         self,
         number: int,
+        rules: Rules,
         settings: TorchSettings,
         make: Callable[..., PoolWorker],
         *arguments: Any,
     ) -> None:
         self._number = number
+        self._rules = rules
         self._settings = settings
         self._make = make
         self._arguments = arguments
+        self._heard: Heard | None = None
         self._worker: PoolWorker | None = None
         self._version: int | None = None
 
@@ -46,7 +55,8 @@ class WorkerActor:
 
         Not done by `__init__`, so that a refusal to start arrives as what it is.
         """
-        self._ready()
+        with keeping(self._kept()):
+            self._ready()
         return os.getpid()
 
     def do(
@@ -57,13 +67,24 @@ class WorkerActor:
         With the tools of exactly this version: where it has others, it fetches these first.
         `tools` holds a reference to them, which Ray does not follow by itself.
         """
-        worker = self._ready()
-        if self._version != version:
-            import ray
+        with keeping(self._kept()):
+            worker = self._ready()
+            if self._version != version:
+                import ray
 
-            worker.equip(version or 0, ray.get(tools[0]))
-            self._version = version
-        return self._number, os.getpid(), index, worker.do(piece)
+                worker.equip(version or 0, ray.get(tools[0]))
+                self._version = version
+            return self._number, os.getpid(), index, worker.do(piece)
+
+    def close(self) -> None:
+        """Close the worker, if there is one."""
+        if self._worker is not None:
+            self._worker.close()
+
+    def _kept(self) -> Heard:
+        if self._heard is None:
+            self._heard = self._rules()
+        return self._heard
 
     def _ready(self) -> PoolWorker:
         if self._worker is None:
@@ -92,9 +113,9 @@ class WorkerPool:
             max_task_retries=MAX_LOSSES - 1,
             runtime_env={"env_vars": environment()},
         )
-        settings = TorchSettings.present()
+        rules, settings = present_rules(), TorchSettings.present()
         self._actors = [
-            remote.remote(number, settings, make, *self._arguments)
+            remote.remote(number, rules, settings, make, *self._arguments)
             for number in range(resources.actors)
         ]
         self._version: int | None = None
@@ -136,7 +157,10 @@ class WorkerPool:
         return found
 
     def close(self) -> None:
-        """End the actors, whatever they are doing."""
+        """Close the workers, and end the actors, whatever they are doing."""
+        closing = [actor.close.remote() for actor in self._actors]
+        if closing:
+            self._ray.wait(closing, num_returns=len(closing), timeout=_SECONDS_TO_CLOSE)
         for actor in self._actors:
             self._ray.kill(actor)
         self._actors.clear()

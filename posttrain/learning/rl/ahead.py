@@ -158,6 +158,10 @@ class ProductionWorker:
             )
         return MadeAhead(groups, gap, after, time.perf_counter() - started)
 
+    def close(self) -> None:
+        """Close the engine."""
+        self._open.close()
+
 
 def refuse_parts(count: int, context: StageContext) -> None:
     """Refuse to draw ahead for a learner of several processes.

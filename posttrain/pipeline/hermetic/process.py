@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from functools import partial
 from multiprocessing import current_process
 from pathlib import Path
 
@@ -15,11 +16,13 @@ from posttrain.pipeline.hermetic import landlock
 from posttrain.pipeline.hermetic.environment import FIXED, passed, withhold
 from posttrain.pipeline.hermetic.guard import DeclaredVariables, Guard
 from posttrain.pipeline.hermetic.imports import KeyedImports
+from posttrain.pipeline.hermetic.refusal import explain, explain_unread
 from posttrain.pipeline.hermetic.system import CACHES, caches
 from posttrain.pipeline.hermetic.view import Grants, StageView
 from posttrain.stage.declared import read_from
 from posttrain.stage.errors import UserError
 from posttrain.stage.needs import ENDPOINT, LEAVES, SEVERAL
+from posttrain.stage.rules import Heard, hand_on
 
 ISOLATION = "POSTTRAIN_ISOLATION"
 """Environment variable: `observed` does without Landlock, as on a kernel that has none."""
@@ -99,12 +102,31 @@ def listen(view: StageView) -> Guard:
     return _hear(view, Grants.of(view, caches(view.reach).values()))
 
 
+def keep_rules(view: StageView) -> Heard:
+    """Make this process, which works for a stage, keep the rules of that; see `hand_on`.
+
+    Args:
+        view: What the stage may reach.
+
+    Returns:
+        What says which of them was broken.
+
+    """
+    return partial(_said, listen(view))
+
+
+def _said(guard: Guard, error: Exception | None) -> str | None:
+    return explain_unread(guard) if error is None else explain(error, guard)
+
+
 def _hear(view: StageView, grants: Grants) -> Guard:
     tcp_is_held = isolation(held=view.held) == "held"
     guard = Guard(view, grants, holds=not view.held, holds_tcp=not tcp_is_held)
     guard.install()
     KeyedImports(guard).install()
     read_from(view.folder)
+    # Values of variables, which may be secrets, go nowhere: another process of here has them.
+    hand_on(partial(keep_rules, replace(view, environment={})))
     return guard
 
 

@@ -31,6 +31,9 @@ class Adder:
         (self.folder / f"{number}-{time.monotonic_ns()}").touch()
         return self.tools + number
 
+    def close(self):
+        pass
+
 
 class Cursed(Adder):
     """One piece ends every process that touches it."""

@@ -52,6 +52,10 @@ class RolloutWorker:
         prompts, params = piece
         return self._engine.sample(prompts, params)
 
+    def close(self) -> None:
+        """Close the engine."""
+        self._open.close()
+
 
 @torch.no_grad()
 def read_weights(model: "PreTrainedModel") -> Weights:
