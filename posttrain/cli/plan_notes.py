@@ -15,7 +15,7 @@ from posttrain.pipeline.execution.session import Session
 from posttrain.pipeline.plan import Decision
 from posttrain.pipeline.programs import absent_programs, programs_of
 from posttrain.pipeline.verifiers import VERIFIES
-from posttrain.stage.config import StageConfig
+from posttrain.stage.config import StageConfig, configs_in
 from posttrain.stage.hashing import canonical_json
 from posttrain.stage.spec import Dag
 
@@ -93,16 +93,16 @@ def remarks_on(dag: Dag) -> list[str]:
     """Say what follows from the values of the stages, once for all of which it is true.
 
     Args:
-        dag: Its stages' configs remark on themselves.
+        dag: Its stages' configs remark on themselves, and so do those within them.
 
     Returns:
         Sentences, each behind the names of its stages.
 
     """
-    said: dict[str, list[str]] = {}
+    said: dict[str, dict[str, None]] = {}
     for name, stage in dag.stages.items():
-        for line in stage.config.remarks():
-            said.setdefault(line, []).append(name)
+        for line in chain.from_iterable(each.remarks() for each in configs_in(stage.config)):
+            said.setdefault(line, {})[name] = None
     return [f"{', '.join(names)}: {line}" for line, names in said.items()]
 
 

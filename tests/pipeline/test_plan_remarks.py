@@ -2,18 +2,18 @@
 
 from posttrain.cli.plan_notes import remarks_on
 from posttrain.stage.spec import Dag, Stage
+from tasks.evaluate import TASK as EVALUATE
 from tasks.rl import TASK as RL
 
 CLIPPED = {"surrogate": "clip"}
 
 
+def stage(task, name, **values):
+    return Stage(name, task, task.config.parse(values, where=name), {})
+
+
 def flow(**sections):
-    return Dag(
-        {
-            name: Stage(name, RL, RL.config.parse({"algorithm": values}, where=name), {})
-            for name, values in sections.items()
-        }
-    )
+    return Dag({name: stage(RL, name, algorithm=values) for name, values in sections.items()})
 
 
 def test_equal_remarks_of_several_stages_are_one():
@@ -24,3 +24,14 @@ def test_equal_remarks_of_several_stages_are_one():
 
 def test_a_stage_without_remarks_is_not_named():
     assert remarks_on(flow(rl={"surrogate": "reinforce"})) == []
+
+
+def test_an_environment_that_is_not_exact_is_remarked_on_wherever_it_stands():
+    server = {"kind": "mcp", "command": ["python", "tools.py"]}
+    played = {"kind": "episodes", "environment": server}
+    rl, evaluate = stage(RL, "rl", producer=played), stage(EVALUATE, "after", environment=server)
+    calculator = stage(EVALUATE, "before", environment="calculator")
+    found = remarks_on(Dag({"rl": rl, "after": evaluate, "before": calculator}))
+    (said,) = [each for each in found if "environment" in each]
+    assert said.startswith("rl, after: environment mcp: ")
+    assert "only replay from stored rows is exact" in said

@@ -3,6 +3,8 @@
 from posttrain.learning.episodes.environments.base import Environment
 from posttrain.learning.episodes.environments.calculator import Calculator
 from posttrain.learning.episodes.environments.corpus import CorpusSearch
+from posttrain.learning.episodes.environments.mcp import Mcp
+from posttrain.learning.episodes.environments.openenv import OpenEnv
 from posttrain.learning.episodes.environments.python import Python
 from posttrain.learning.episodes.environments.single import Single
 from posttrain.learning.episodes.worlds.bandit import Bandit
@@ -33,6 +35,8 @@ EPISODE_ENVIRONMENTS = Slot(
         "calculator": Calculator,
         "corpus": CorpusSearch,
         "python": Python,
+        "mcp": Mcp,
+        "openenv": OpenEnv,
         "bandit": Bandit,
         "booking": Booking,
         "doors": Doors,

@@ -147,6 +147,15 @@ class Environment(Part):
     def close(self, state: EpisodeState) -> None:
         """Free what the last state names, such as a sandbox; called once, however it ended."""
 
+    def remarks(self) -> tuple[str, ...]:
+        """Say that episodes cannot be played again where they cannot; see `StageConfig.remarks`."""
+        if self.EXACT:
+            return ()
+        return (
+            f"environment {self.kind}: what it answers may hang on a clock or a network; only"
+            " replay from stored rows is exact, and episodes that are played again may go otherwise",
+        )
+
     def authors(self) -> tuple[str, ...]:
         """Name who speaks to the roles, as chat templates call them: `user`, `tool`."""
         return ("user",)

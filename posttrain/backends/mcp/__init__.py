@@ -1,0 +1,1 @@
+"""Servers of tools that speak the Model Context Protocol, asked without a package of theirs."""

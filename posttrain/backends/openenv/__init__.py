@@ -1,0 +1,1 @@
+"""Environments behind servers that speak the protocol of OpenEnv."""
