@@ -153,7 +153,8 @@ class Environment(Part):
             return ()
         return (
             f"environment {self.kind}: what it answers may hang on a clock or a network; only"
-            " replay from stored rows is exact, and episodes that are played again may go otherwise",
+            " replay from stored rows is exact, and episodes that are played again may go"
+            " otherwise",
         )
 
     def authors(self) -> tuple[str, ...]:

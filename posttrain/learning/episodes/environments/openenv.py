@@ -79,28 +79,38 @@ class OpenEnv(Environment):
         """Begin a session and reset it; see `Environment.start`."""
         from posttrain.backends.openenv import sessions
 
-        told = {"seed": seed % _SEEDS, **self.reset, **_own(problem)}
         session = ""
         try:
             session = sessions.begin(self._address(), seconds=self.seconds)
-            sessions.send(session, "reset", told)
-            seen = sessions.answer(session, deadline=time.monotonic() + self.seconds)
+            text = self._reset(session, problem, seed)
         except sessions.SessionError as error:
             sessions.end(session)
             raise UserError(
                 f"environment openenv: no episode begins at {self.url}: {error}; correct `url`, or"
                 " let the server take as many sessions as episodes are played side by side"
             ) from None
-        if seen.wrong or seen.done:
+        except UserError:
             sessions.end(session)
+            raise
+        new = (Told("user", text),) if text else ()
+        return Situation({"session": session, "earned": 0.0}, (Ask(POLICY, new),))
+
+    def _reset(self, session: str, problem: "Problem", seed: int) -> str:
+        """Begin an episode in a session; give what is read first, empty for the problem itself."""
+        from posttrain.backends.openenv import sessions
+
+        told = {"seed": seed % _SEEDS, **self.reset, **_own(problem)}
+        sessions.send(session, "reset", told)
+        seen = sessions.answer(session, deadline=time.monotonic() + self.seconds)
+        if seen.wrong or seen.done:
             raise UserError(
                 f"environment openenv: no episode begins with reset {json.dumps(told)}:"
                 f" {seen.wrong or 'it is over at once'}; correct `reset`"
             )
-        shown = {"problem": (), "observation": ("",), "both": (problem.prompt, "")}[self.begins]
-        text = "\n".join(part or self._shown(seen) for part in shown)
-        new = (Told("user", text),) if text else ()
-        return Situation({"session": session, "earned": 0.0}, (Ask(POLICY, new),))
+        if self.begins == "problem":
+            return ""
+        shown = self._shown(seen)
+        return f"{problem.prompt}\n{shown}" if self.begins == "both" else shown
 
     def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:
         """Do what was said; see `Environment.step`."""
