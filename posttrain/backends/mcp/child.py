@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.util import Finalize
 
-from posttrain.backends.mcp.session import Carrier, Message, reply_to_request
+from posttrain.backends.mcp.session import Carrier, JsonMessage, reply_to_request
 
 _GRACE_SECONDS = 2
 """A server that is let go has so long to end by itself."""
@@ -70,7 +70,7 @@ class Child(Carrier):
         self._ending = Finalize(self, _end, (self.process, *own), exitpriority=10)
         self._own = own
 
-    def ask(self, message: Message, *, seconds: float) -> Message:
+    def ask(self, message: JsonMessage, *, seconds: float) -> JsonMessage:
         """Send a line and read lines until one answers it; see `Carrier.ask`."""
         deadline = time.monotonic() + seconds
         self._send(message, deadline)
@@ -81,7 +81,7 @@ class Child(Carrier):
             elif told.get("id") == message["id"]:
                 return told
 
-    def tell(self, message: Message) -> None:
+    def tell(self, message: JsonMessage) -> None:
         """Send a line; see `Carrier.tell`."""
         self._send(message, time.monotonic() + _GRACE_SECONDS)
 
@@ -107,7 +107,7 @@ class Child(Carrier):
                     break
         return self._said.decode(errors="replace").strip().rpartition("\n")[2].strip()
 
-    def _send(self, message: Message, deadline: float) -> None:
+    def _send(self, message: JsonMessage, deadline: float) -> None:
         left = json.dumps(message).encode() + b"\n"
         while left:
             ready = self._ready([self._errors], [self._in], deadline)
@@ -119,7 +119,7 @@ class Child(Carrier):
                 except OSError:
                     raise ConnectionError("it has ended") from None
 
-    def _receive(self, deadline: float) -> Message:
+    def _receive(self, deadline: float) -> JsonMessage:
         while b"\n" not in self._unread:
             ready = self._ready([self._out, self._errors], [], deadline)
             if self._errors in ready:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from posttrain.backends.mcp.child import Child
-from posttrain.backends.mcp.session import Answer, Carrier, Message, Session, Tool
+from posttrain.backends.mcp.session import Carrier, JsonMessage, Tool, ToolAnswer, ToolSession
 from posttrain.backends.mcp.web import Web
 
 
-class Server(NamedTuple):
+class ToolServer(NamedTuple):
     """Where a server is, and how long it may take."""
 
     command: tuple[str, ...]
@@ -27,10 +27,10 @@ class Server(NamedTuple):
 
 
 _lock = threading.RLock()
-_open: dict[Server, Session] = {}
+_open: dict[ToolServer, ToolSession] = {}
 
 
-def tools_of(server: Server) -> Mapping[str, Tool]:
+def listed_tools(server: ToolServer) -> Mapping[str, Tool]:
     """Name the tools of a server, which is started if it was not.
 
     Args:
@@ -47,7 +47,7 @@ def tools_of(server: Server) -> Mapping[str, Tool]:
         return _session(server).tools
 
 
-def call(server: Server, name: str, arguments: Message) -> Answer:
+def call(server: ToolServer, name: str, arguments: JsonMessage) -> ToolAnswer:
     """Call a tool.
 
     Where the server is lost under a call, that is made once more in a new one. If it is lost again
@@ -73,26 +73,26 @@ def call(server: Server, name: str, arguments: Message) -> Answer:
             except TimeoutError:
                 # One that computes would not see that it is let go.
                 _drop(server, hangs=True)
-                return Answer(f"no answer in {server.seconds:g} s", wrong=True)
+                return ToolAnswer(f"no answer in {server.seconds:g} s", wrong=True)
             except ConnectionError:
                 _drop(server)
         # Raises where it is the server, which cannot even begin.
         _session(server)
-        return Answer("the tool ended", wrong=True)
+        return ToolAnswer("the tool ended", wrong=True)
 
 
-def close() -> None:
+def end_servers() -> None:
     """End all servers of this process that it started."""
     with _lock:
         for server in tuple(_open):
             _drop(server)
 
 
-def _session(server: Server) -> Session:
+def _session(server: ToolServer) -> ToolSession:
     if server not in _open:
         carrier = server.connected()
         try:
-            _open[server] = Session(carrier, seconds=server.seconds_to_start)
+            _open[server] = ToolSession(carrier, seconds=server.seconds_to_start)
         except OSError as error:
             said = carrier.last_words if isinstance(carrier, Child) else ""
             late = isinstance(error, TimeoutError)
@@ -102,7 +102,7 @@ def _session(server: Server) -> Session:
     return _open[server]
 
 
-def _drop(server: Server, *, hangs: bool = False) -> None:
+def _drop(server: ToolServer, *, hangs: bool = False) -> None:
     _open.pop(server).carrier.close(hangs=hangs)
 
 

@@ -14,7 +14,7 @@ VERSION = "2025-06-18"
 _MOST_PAGES = 100
 _NO_METHOD = -32601
 
-Message = Mapping[str, Any]
+JsonMessage = Mapping[str, Any]
 
 
 class Tool(NamedTuple):
@@ -27,7 +27,7 @@ class Tool(NamedTuple):
     """Those that are texts."""
 
 
-class Answer(NamedTuple):
+class ToolAnswer(NamedTuple):
     """What a tool gave."""
 
     text: str
@@ -39,7 +39,7 @@ class Carrier:
     """Carries messages to a server and back."""
 
     @abstractmethod
-    def ask(self, message: Message, *, seconds: float) -> Message:
+    def ask(self, message: JsonMessage, *, seconds: float) -> JsonMessage:
         """Send a request and wait for what answers it.
 
         Args:
@@ -57,7 +57,7 @@ class Carrier:
         raise NotImplementedError
 
     @abstractmethod
-    def tell(self, message: Message) -> None:
+    def tell(self, message: JsonMessage) -> None:
         """Send what nobody answers; raises as `ask` does."""
         raise NotImplementedError
 
@@ -75,7 +75,7 @@ class Carrier:
         """Let go in a process that was forked from the one that connected: the server lives on."""
 
 
-class Session:
+class ToolSession:
     """A server that has been greeted, with its tools."""
 
     def __init__(self, carrier: Carrier, *, seconds: float) -> None:
@@ -88,7 +88,7 @@ class Session:
         carrier.tell({"jsonrpc": "2.0", "method": "notifications/initialized"})
         self.tools = {tool.name: tool for tool in self._listed(seconds)}
 
-    def call(self, name: str, arguments: Message, *, seconds: float) -> Answer:
+    def call(self, name: str, arguments: JsonMessage, *, seconds: float) -> ToolAnswer:
         """Call a tool.
 
         Args:
@@ -107,12 +107,12 @@ class Session:
         try:
             found = self._asked("tools/call", {"name": name, "arguments": arguments}, seconds)
         except _RefusedError as error:
-            return Answer(str(error), wrong=True)
-        return Answer(_text(found.get("content", ())), bool(found.get("isError")))
+            return ToolAnswer(str(error), wrong=True)
+        return ToolAnswer(_text(found.get("content", ())), bool(found.get("isError")))
 
     def _listed(self, seconds: float) -> list[Tool]:
         tools: list[Tool] = []
-        cursor: Message = {}
+        cursor: JsonMessage = {}
         for _ in range(_MOST_PAGES):
             page = self._asked("tools/list", cursor, seconds)
             tools += [_tool(each) for each in page.get("tools", ())]
@@ -121,7 +121,7 @@ class Session:
             cursor = {"cursor": page["nextCursor"]}
         raise ConnectionError(f"it lists more than {_MOST_PAGES} pages of tools")
 
-    def _asked(self, method: str, params: Message, seconds: float) -> Message:
+    def _asked(self, method: str, params: JsonMessage, seconds: float) -> JsonMessage:
         self._number += 1
         message = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
         told = self.carrier.ask(message, seconds=seconds)
@@ -138,8 +138,8 @@ class _RefusedError(ConnectionError):
     """The server answered a request by an error: the end of a greeting, but not of a call."""
 
 
-def reply_to_request(message: Message) -> Message | None:
-    """Answer what a server asks of its client, which offers nothing but to be there.
+def reply_to_request(message: JsonMessage) -> JsonMessage | None:
+    """ToolAnswer what a server asks of its client, which offers nothing but to be there.
 
     >>> reply_to_request({"jsonrpc": "2.0", "id": 7, "method": "ping"})
     {'jsonrpc': '2.0', 'id': 7, 'result': {}}
@@ -159,7 +159,7 @@ def reply_to_request(message: Message) -> Message | None:
     return {**head, "error": {"code": _NO_METHOD, "message": "the client offers no such method"}}
 
 
-def _tool(told: Message) -> Tool:
+def _tool(told: JsonMessage) -> Tool:
     try:
         properties = told.get("inputSchema", {}).get("properties", {})
         texts = frozenset(name for name, each in properties.items() if each.get("type") == "string")
@@ -168,6 +168,6 @@ def _tool(told: Message) -> Tool:
         raise ConnectionError("it lists a tool that is none of the protocol") from None
 
 
-def _text(content: Sequence[Message]) -> str:
+def _text(content: Sequence[JsonMessage]) -> str:
     parts = (each.get("text", f"[{each.get('type')}]") for each in content)
     return "\n".join(str(part) for part in parts)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from posttrain.backends.mcp.session import VERSION, Carrier, Message, reply_to_request
+from posttrain.backends.mcp.session import VERSION, Carrier, JsonMessage, reply_to_request
 
 _MOST_BYTES = 4 << 20
 _SESSION = "Mcp-Session-Id"
@@ -24,7 +24,7 @@ class Web(Carrier):
         self._url = url
         self._session: dict[str, str] = {}
 
-    def ask(self, message: Message, *, seconds: float) -> Message:
+    def ask(self, message: JsonMessage, *, seconds: float) -> JsonMessage:
         """Post the message, and read its response or the events that lead to it."""
         deadline = time.monotonic() + seconds
         for told in self._posted(message, deadline):
@@ -34,7 +34,7 @@ class Web(Carrier):
                 return told
         raise ConnectionError("it does not answer the request")
 
-    def tell(self, message: Message) -> None:
+    def tell(self, message: JsonMessage) -> None:
         """Post the message; see `Carrier.tell`."""
         for _ in self._posted(message, time.monotonic() + _SECONDS_TO_TELL):
             pass
@@ -46,7 +46,7 @@ class Web(Carrier):
                 self._http.delete(self._url, headers=self._session, timeout=_SECONDS_TO_TELL)
         self._http.close()
 
-    def _posted(self, message: Message, deadline: float) -> Iterator[Message]:
+    def _posted(self, message: JsonMessage, deadline: float) -> Iterator[JsonMessage]:
         headers = {"Accept": "application/json, text/event-stream", **self._session}
         seconds = max(0.01, deadline - time.monotonic())
         with (
@@ -90,7 +90,7 @@ def _bounded(lines: Iterable[str], deadline: float) -> Iterator[str]:
         yield line
 
 
-def _message(text: str) -> Message:
+def _message(text: str) -> JsonMessage:
     try:
         return dict(json.loads(text))
     except (ValueError, TypeError):

@@ -44,7 +44,7 @@ _foreign: "list[ClientConnection]" = []
 _numbers = itertools.count()
 
 
-def begin(url: str, *, seconds: float) -> str:
+def begin_session(url: str, *, seconds: float) -> str:
     """Connect to a server.
 
     Args:
@@ -78,7 +78,7 @@ def begin(url: str, *, seconds: float) -> str:
     return session
 
 
-def send(session: str, kind: str, data: Mapping[str, Any]) -> None:
+def send_to(session: str, kind: str, data: Mapping[str, Any]) -> None:
     """Send a message, and do not wait for the answer.
 
     Args:
@@ -103,7 +103,7 @@ def send(session: str, kind: str, data: Mapping[str, Any]) -> None:
         raise SessionError(str(error)) from None
 
 
-def answer(session: str, *, deadline: float) -> Observed:
+def answer_of(session: str, *, deadline: float) -> Observed:
     """Wait for the answer to what was sent.
 
     Args:
@@ -132,7 +132,7 @@ def answer(session: str, *, deadline: float) -> Observed:
         raise SessionError("it answers with what is no message of OpenEnv") from None
 
 
-def end(session: str) -> None:
+def end_session(session: str) -> None:
     """End a session, if it is open: the server frees its environment."""
     connection = _open.pop(session, None)
     if connection is not None:

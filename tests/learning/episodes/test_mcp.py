@@ -59,7 +59,7 @@ if os.environ.get("STAYS"): time.sleep(60)
 @pytest.fixture(autouse=True)
 def _ended():
     yield
-    servers.close()
+    servers.end_servers()
     assert servers._open == {}
 
 
@@ -177,7 +177,8 @@ def test_a_server_that_does_not_start_is_told_with_its_last_words(faulty):
 def test_a_server_ends_with_a_process_that_is_killed(faulty, stays):
     line = (
         "import sys, time; from posttrain.backends.mcp.servers import *;"
-        f"s = Server({faulty!r}, '', 5.0, 30.0); print(call(s, 'number', {{}}).text, flush=True);"
+        f"s = ToolServer({faulty!r}, '', 5.0, 30.0);"
+        "print(call(s, 'number', {}).text, flush=True);"
         "time.sleep(60)"
     )
     process = subprocess.Popen(
@@ -199,7 +200,7 @@ def test_a_forked_process_starts_a_server_of_its_own(faulty):
         code = 1
         try:
             os.write(write, said(environment, "number()")[0].encode())
-            servers.close()
+            servers.end_servers()
             code = 0
         finally:
             os._exit(code)

@@ -28,7 +28,7 @@ def _ended():
     yield
     left = list(sessions._open)
     for session in left:
-        sessions.end(session)
+        sessions.end_session(session)
     assert left == []
 
 

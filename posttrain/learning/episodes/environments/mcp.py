@@ -22,7 +22,7 @@ from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.needs import ENDPOINT
 
 if TYPE_CHECKING:
-    from posttrain.backends.mcp.servers import Server
+    from posttrain.backends.mcp.servers import ToolServer
     from posttrain.backends.mcp.session import Tool
     from posttrain.data.schemas import Problem
 
@@ -31,7 +31,7 @@ _OPENS = re.compile(r"([A-Za-z_][\w.-]*)\(")
 
 
 class Mcp(Environment):
-    """Answer calls of an MCP server's tools at the end of a turn; a turn without one is last.
+    """ToolAnswer calls of an MCP server's tools at the end of a turn; a turn without one is last.
 
     A call is `name({"key": value})`, or its values in the order of the tool's schema, as JSON:
     `name(12, "a")`; what a tool takes that takes one text may stand without quotes. What a tool
@@ -90,7 +90,7 @@ class Mcp(Environment):
         return (self.author,)
 
     def start(self, problem: "Problem", seed: int) -> Situation:  # noqa: ARG002 - see the base
-        """Ask, with the server's tools before the problem if it says so."""
+        """Ask, with the tools before the problem if it says so; see `Environment.start`."""
         try:
             tools = self._offered()
         except ConnectionError as error:
@@ -133,9 +133,9 @@ class Mcp(Environment):
         return Situation(state, (Ask(POLICY, (Told(author, text),)),), facts=facts)
 
     def _offered(self) -> "Mapping[str, Tool]":
-        from posttrain.backends.mcp.servers import tools_of
+        from posttrain.backends.mcp.servers import listed_tools
 
-        tools = tools_of(self._server())
+        tools = listed_tools(self._server())
         for name in self.tools:
             if name not in tools:
                 raise UserError(
@@ -144,13 +144,13 @@ class Mcp(Environment):
                 )
         return {name: tools[name] for name in self.tools} if self.tools else tools
 
-    def _server(self) -> "Server":
-        from posttrain.backends.mcp.servers import Server
+    def _server(self) -> "ToolServer":
+        from posttrain.backends.mcp.servers import ToolServer
 
         words = tuple(
             str(read_path(each).resolve()) if each in self.files else each for each in self.command
         )
-        return Server(words, self.url or "", self.seconds, self.seconds_to_start)
+        return ToolServer(words, self.url or "", self.seconds, self.seconds_to_start)
 
 
 def last_call(text: str, names: Container[str]) -> tuple[str, str] | None:

@@ -81,16 +81,16 @@ class OpenEnv(Environment):
 
         session = ""
         try:
-            session = sessions.begin(self._address(), seconds=self.seconds)
+            session = sessions.begin_session(self._address(), seconds=self.seconds)
             text = self._reset(session, problem, seed)
         except sessions.SessionError as error:
-            sessions.end(session)
+            sessions.end_session(session)
             raise UserError(
                 f"environment openenv: no episode begins at {self.url}: {error}; correct `url`, or"
                 " let the server take as many sessions as episodes are played side by side"
             ) from None
         except UserError:
-            sessions.end(session)
+            sessions.end_session(session)
             raise
         new = (Told("user", text),) if text else ()
         return Situation({"session": session, "earned": 0.0}, (Ask(POLICY, new),))
@@ -100,8 +100,8 @@ class OpenEnv(Environment):
         from posttrain.backends.openenv import sessions
 
         told = {"seed": seed % _SEEDS, **self.reset, **_own(problem)}
-        sessions.send(session, "reset", told)
-        seen = sessions.answer(session, deadline=time.monotonic() + self.seconds)
+        sessions.send_to(session, "reset", told)
+        seen = sessions.answer_of(session, deadline=time.monotonic() + self.seconds)
         if seen.wrong or seen.done:
             raise UserError(
                 f"environment openenv: no episode begins with reset {json.dumps(told)}:"
@@ -125,7 +125,7 @@ class OpenEnv(Environment):
         for place, turn in enumerate(turns):
             if found[place] is None:
                 try:
-                    seen = sessions.answer(turn.state["session"], deadline=deadline)
+                    seen = sessions.answer_of(turn.state["session"], deadline=deadline)
                     found[place] = self._after(turn.state, seen)
                 except sessions.SessionError as error:
                     found[place] = _broken(turn.state, error)
@@ -135,7 +135,7 @@ class OpenEnv(Environment):
         """End the session; see `Environment.close`."""
         from posttrain.backends.openenv import sessions
 
-        sessions.end(state["session"])
+        sessions.end_session(state["session"])
 
     def _sent(self, turn: Said) -> Situation | None:
         """Send an action; what is none is answered at once."""
@@ -149,7 +149,7 @@ class OpenEnv(Environment):
         except (ValueError, RecursionError):
             return _refused(turn.state, "no JSON object")
         try:
-            sessions.send(turn.state["session"], "step", action)
+            sessions.send_to(turn.state["session"], "step", action)
         except sessions.SessionError as error:
             return _broken(turn.state, error)
         return None
