@@ -70,14 +70,14 @@ def gigpo(rows: FormulaRollouts) -> Tensor:
 
 
 def webagent_r1(rows: FormulaRollouts) -> Tensor:
-    """M-GRPO: the mean over episodes of the mean over turns of the mean over a turn's tokens."""
+    """M-GRPO: the mean over episodes of turns of tokens, less k3 by the tokens of an episode."""
     a = rows.standardized()
 
     def of_row(i: int) -> Tensor:
         loss = -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2)
         spans = [span for span in rows.stored[i]["spans"] if span["drawn"]]
         turns = torch.split(loss, [span["end"] - span["begin"] for span in spans])
-        return torch.stack([turn.mean() for turn in turns]).mean()
+        return torch.stack([turn.mean() for turn in turns]).mean() + 0.001 * rows.k3(i).mean()
 
     return torch.stack([of_row(i) for i in rows.chosen]).mean()
 
@@ -92,8 +92,8 @@ def gae(rewards: list[float], values: list[float], lam: float) -> list[float]:
     return found[::-1]
 
 
-def turn_ppo(rows: FormulaRollouts) -> Tensor:
-    """Turn-PPO: GAE over turns, the critic read where each begins, λ 0.95, whitened over tokens."""
+def turn_gae(rows: FormulaRollouts) -> Tensor:
+    """PPO by turns: GAE over turns, the critic read where each begins, λ 0.95, whitened over tokens."""
     per_token = []
     for i in range(len(rows.reward)):
         begins, place = [], 0
@@ -109,7 +109,7 @@ def turn_ppo(rows: FormulaRollouts) -> Tensor:
 
 
 def dense_turns(rows: FormulaRollouts) -> Tensor:
-    """PPO over tokens, each turn paid at its last one, λ 0.95, whitened."""
+    """PPO over tokens, each turn paid at its last one, the divergence at each, λ 1, whitened."""
     per_token = []
     for i in range(len(rows.reward)):
         sizes = [span["end"] - span["begin"] for span in rows.stored[i]["spans"] if span["drawn"]]
@@ -118,7 +118,9 @@ def dense_turns(rows: FormulaRollouts) -> Tensor:
             for reward, size in zip(paid(rows, i), sizes, strict=True)
             for place in range(size)
         ]
-        found = gae(rewards, rows.values[i].tolist(), 0.95)
+        apart = (rows.log_engine[i] - rows.log_ref[i]).tolist()
+        paid_here = [pay - 0.01 * far for pay, far in zip(rewards, apart, strict=True)]
+        found = gae(paid_here, rows.values[i].tolist(), 1.0)
         per_token.append(torch.tensor(found, dtype=torch.float64))
     a = whitened(per_token, less=1)
     return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
@@ -130,7 +132,15 @@ def open_agentrl(rows: FormulaRollouts) -> Tensor:
     excess = [max(0, rows.length(i) - (rows.limit - buffer)) for i in range(len(rows.reward))]
     shaped = [r - min(1.0, over / buffer) for r, over in zip(rows.reward, excess, strict=True)]
     a = rows.standardized(rewards=shaped)
-    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.315))
+    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.28))
+
+
+def scaling_inter(rows: FormulaRollouts) -> Tensor:
+    """GRPO over the tokens of an update, k3 at 0.001; how long an episode may be is no loss."""
+    a = rows.standardized(plus=1e-6)
+    return rows.over_tokens(
+        lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2) + 0.001 * rows.k3(i)
+    )
 
 
 def igpo(rows: FormulaRollouts) -> Tensor:
@@ -145,3 +155,9 @@ def igpo(rows: FormulaRollouts) -> Tensor:
     return rows.over_answers(
         lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2) + 0.001 * rows.k3(i)
     )
+
+
+def supo(rows: FormulaRollouts) -> Tensor:
+    """Equations 2 and 3: whole episodes compared, their tokens averaged; cut-off ones bear none."""
+    a = rows.standardized()
+    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.28))
