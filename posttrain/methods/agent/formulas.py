@@ -158,6 +158,18 @@ def igpo(rows: FormulaRollouts) -> Tensor:
 
 
 def supo(rows: FormulaRollouts) -> Tensor:
-    """Equations 2 and 3: whole episodes compared, their tokens averaged; cut-off ones bear none."""
-    a = rows.standardized()
-    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.28))
+    """Equations 2 and 3: whole episodes compared, for all tokens of their pieces; ended ones alone."""
+    stored = rows.stored
+    places = {(row["group"], row["episode"]): i for i, row in enumerate(stored)}
+    wholes: dict[int, list[float]] = {}
+    for (group, _), i in places.items():
+        wholes.setdefault(group, []).append(rows.reward[i])
+
+    def advantage(i: int) -> float:
+        group = wholes[stored[i]["group"]]
+        alike = max(group) == min(group)
+        return 0.0 if alike else (rows.reward[i] - mean(group)) / deviation(group)
+
+    ended = [i for i in rows.chosen if stored[i]["end"] == "over"]
+    gains = [clipped_gain(rows.ratio(i), advantage(i), 0.2, 0.28).sum() for i in ended]
+    return -torch.stack(gains).sum() / sum(rows.length(i) for i in ended)
