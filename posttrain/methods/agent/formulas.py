@@ -93,7 +93,7 @@ def gae(rewards: list[float], values: list[float], lam: float) -> list[float]:
 
 
 def turn_gae(rows: FormulaRollouts) -> Tensor:
-    """PPO by turns: GAE over turns, the critic read where each begins, λ 0.95, whitened over tokens."""
+    """GAE over turns, the critic read where each begins, λ 0.95, whitened over tokens."""
     per_token = []
     for i in range(len(rows.reward)):
         begins, place = [], 0
@@ -158,7 +158,7 @@ def igpo(rows: FormulaRollouts) -> Tensor:
 
 
 def supo(rows: FormulaRollouts) -> Tensor:
-    """Equations 2 and 3: whole episodes compared, for all tokens of their pieces; ended ones alone."""
+    """Equations 2 and 3: the advantage of episodes, for the tokens of all pieces of ended ones."""
     stored = rows.stored
     places = {(row["group"], row["episode"]): i for i, row in enumerate(stored)}
     wholes: dict[int, list[float]] = {}

@@ -22,7 +22,7 @@ def spiral(rows: FormulaRollouts) -> Tensor:
             if span["drawn"]
             for _ in range(span["begin"], span["end"])
         ]
-        a = torch.tensor(ahead, dtype=torch.float64) - 2.0 * usual
+        a = torch.tensor([each - 2.0 * usual for each in ahead], dtype=torch.float64)
         return (a * rows.log_p[i]).sum()
 
     return -torch.stack([gain(i) for i in rows.chosen]).sum() / (len(rows.chosen) * rows.limit)
