@@ -73,10 +73,13 @@ def _refuse_empty(made: SourceRows, traces: pl.DataFrame) -> None:
                 f"synthesize: there is no problem {what}; "
                 "change synthesize.heldout_fraction, or give the sources more rows"
             )
-    if made.solutions and traces.is_empty():
+    # What was played and earned something may teach, though nobody solved it: a bandit has no end.
+    earned = any(solution.score for solution in made.solutions)
+    if made.solutions and traces.is_empty() and not earned:
         raise UserError(
             "synthesize: no solution was verified, so there is nothing to train on; "
-            "lower synthesize.teacher.error_rate, or check the sources' verifier and answers"
+            "lower synthesize.teacher.error_rate (or error_rate of the source, where a script"
+            " plays a world), or check the sources' verifier and answers"
         )
 
 

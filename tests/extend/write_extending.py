@@ -57,7 +57,8 @@ def code(*texts: str) -> str:
 def must(one_of: tuple[str, ...], base: type) -> str:
     """Which of the methods a part must have."""
     names = [f"`{name}`" for name in one_of]
-    each = [f"`{name}`" for name in sorted(getattr(base, "__abstractmethods__", ()))]
+    abstract = sorted({*getattr(base, "__abstractmethods__", ())} - {*one_of})
+    each = [f"`{name}`" for name in abstract]
     first = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
     return f"{' and '.join([first, *each])} at least"
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from posttrain.learning.episodes.contexts.base import ContextManager
 from posttrain.learning.episodes.contexts.registry import CONTEXT_MANAGERS
@@ -15,7 +15,6 @@ from posttrain.learning.episodes.players.base import PORT, Player, PolicySeat
 from posttrain.learning.episodes.players.registry import PLAYERS
 from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
 from posttrain.stage.config import StageConfig
-from posttrain.stage.errors import UserError
 from posttrain.stage.slots import InSlot
 
 if TYPE_CHECKING:
@@ -44,6 +43,15 @@ class PlayConfig(StageConfig):
     """Deadline of the episodes that are played together: those that are not over by then are not
     judged, and are counted. A circuit breaker for tools that hang; null waits for all."""
 
+    @model_validator(mode="after")
+    def _policy_plays_itself(self) -> Self:
+        if POLICY in self.roles:
+            raise ValueError(
+                f"roles.{POLICY}: the role `{POLICY}` is always played by the policy of the stage;"
+                " name the environment's other roles"
+            )
+        return self
+
     def seated(self, table: "PlayBench") -> "Seats":
         """Let everybody who plays sit down.
 
@@ -53,17 +61,9 @@ class PlayConfig(StageConfig):
         Returns:
             Who plays each role, the policy in its own.
 
-        Raises:
-            UserError: The recipe names somebody for the policy's own role.
-
         """
         from posttrain.learning.episodes.asked import TokenLimits
 
-        if POLICY in self.roles:
-            raise UserError(
-                f"roles.{POLICY}: the role `{POLICY}` is always played by the policy of the stage;"
-                " name the environment's other roles"
-            )
         limits = TokenLimits(self.most_context, self.most_drawn)
         table = replace(table, context=self.context, limits=limits)
         seats = {name: player.sit(table) for name, player in self.roles.items()}

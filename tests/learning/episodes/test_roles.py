@@ -219,7 +219,7 @@ def test_the_first_and_the_latest_are_two_members_at_least():
 def test_who_cannot_play_is_refused(engine, tokenizer):
     table = PlayBench(engine, tokenizer)
     with pytest.raises(UserError, match="always played by the policy of the stage"):
-        PlayConfig.parse({"roles": {POLICY: "policy"}}, where="x").seated(table)
+        PlayConfig.parse({"roles": {POLICY: "policy"}}, where="x")
     with pytest.raises(UserError, match="several processes share out"):
         PlayConfig.parse({"roles": {"user": "earlier"}}, where="x").seated(table)
     named = PlayConfig.parse({"roles": {"user": {"kind": "checkpoint", "name": "a"}}}, where="x")

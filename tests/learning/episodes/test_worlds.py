@@ -3,6 +3,7 @@
 import json
 import shutil
 from copy import deepcopy
+from pathlib import Path
 from random import Random
 from statistics import fmean
 
@@ -129,3 +130,15 @@ def test_a_policy_reads_something_each_time_it_is_asked_again(world):
     episode = played(world, 6, by="random_move")
     for situation in episode.situations[1:]:
         assert all(ask.new and all(told.text for told in ask.new) for ask in situation.asks)
+
+
+def test_the_world_of_the_document_is_one():
+    """docs/worlds.md shows a whole file: it poses, and its script solves what it poses."""
+    page = (Path(__file__).parents[3] / "docs" / "worlds.md").read_text()
+    namespace = {"__name__": "my_world"}
+    exec(compile(page.split("```python\n")[1].split("```")[0], "my_world.py", "exec"), namespace)  # noqa: S102
+    slot = EPISODE_ENVIRONMENTS
+    assert slot.complaint("next_letter", namespace["NextLetter"]) is None
+    made = namespace["NextLetter"](span=7)
+    assert all(total(played(made, seed, by="best_move")) == 1.0 for seed in range(20))
+    assert 0.0 < fmean(total(played(made, seed, by="random_move")) for seed in range(80)) < 0.6

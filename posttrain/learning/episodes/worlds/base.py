@@ -12,6 +12,7 @@ from posttrain.learning.episodes.environments.base import (
     EpisodeState,
     Situation,
 )
+from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
@@ -167,4 +168,11 @@ class World(Environment):
             Where the episode stands.
 
         """
-        return self.begin(json.loads(problem.metadata)[self.kind], seed)
+        facts = json.loads(problem.metadata or "{}")
+        if self.kind not in facts:
+            raise UserError(
+                f"environment {self.kind} plays problems that it posed itself, and"
+                f" '{problem.prompt[:40]}' of {problem.source} is none; name the world of the"
+                " problems' source as the environment of the stage"
+            )
+        return self.begin(facts[self.kind], seed)
