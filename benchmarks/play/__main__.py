@@ -216,7 +216,8 @@ def main() -> None:
             print(f"{name}, seed {seed}: {seeds[str(seed)]}", flush=True)
             # Kept as it comes, beside what another process may have written since: what is asked
             # for may take an hour.
-            write(known() | {name: {**told, **bounds, "seeds": seeds}})
+            before = known().get(name, {}).get("seeds", {})
+            write(known() | {name: {**told, **bounds, "seeds": before | seeds}})
     write(known())
 
 
