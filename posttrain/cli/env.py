@@ -46,7 +46,7 @@ class ListedEnvironment(NamedTuple):
     """What installs those that are not here."""
     source: str
     exact: str
-    """`no` where a clock has a say in its answers, so that its episodes are not played again."""
+    """`no` where a clock or a network has a say: its episodes are not played again."""
 
 
 @click.group(cls=DocumentedGroup)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from posttrain.learning.episodes.worlds.base import World
     from posttrain.learning.rollouts.engines.base import PlayedSample
 
-INEXACT = "not exact: what it answers may depend on a clock"
+INEXACT = "not exact: what it answers may depend on a clock or a network"
 """Of an environment whose episodes are replayed from rows, and not played again."""
 _MOST_TURNS = 1000
 _WIDTH = 18

@@ -208,8 +208,9 @@ def retrace(
     """
     if not environment.EXACT:
         raise UserError(
-            f"environment {environment.kind}: a clock has a say in what it answers, so what was"
-            " said does not lead to the same situations again; read the episode from its rows"
+            f"environment {environment.kind}: a clock or a network has a say in what it answers,"
+            " so what was said does not lead to the same situations again; read the episode from"
+            " its rows"
         )
     prompt, _, _ = episode.rpartition("/")
     situation = _start(environment, problem, start_seed(seed, prompt))

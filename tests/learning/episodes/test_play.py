@@ -88,7 +88,7 @@ def test_what_was_said_alone_leads_to_the_same_situations(played, problems):
 
 
 def test_what_a_clock_has_a_say_in_is_not_played_again(problems):
-    with pytest.raises(UserError, match="environment clocked: a clock has a say"):
+    with pytest.raises(UserError, match="environment clocked: a clock or a network has a say"):
         next(retrace(Clocked(), problems[0], "x/0", (), seed=SEED))
 
 
