@@ -45,6 +45,7 @@ INTERFACE = (
     "posttrain.stage.part_checks",
     "posttrain.stage.part_schema",
     "posttrain.stage.resources",
+    "posttrain.stage.rules",
     "posttrain.stage.slots",
     "posttrain.stage.spec",
 )
