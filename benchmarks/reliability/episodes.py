@@ -132,8 +132,14 @@ def holding() -> list[Environment]:
     return [
         EPISODE_ENVIRONMENTS.parse({"kind": kind, **_SETTINGS.get(kind, {})})
         for kind, part in EPISODE_ENVIRONMENTS.parts.items()
-        if _holds(part) and not lacking(part)
+        # One that needs more than its kind, such as an address, is somebody else's to count.
+        if _holds(part) and not lacking(part) and not _asks_more(part)
     ]
+
+
+def _asks_more(part: type[Environment]) -> bool:
+    fields = {n for n, field in part.model_fields.items() if field.is_required()}
+    return bool(fields - {"kind"}) and part.model_fields["kind"].default not in _SETTINGS
 
 
 def _holds(part: type[Environment]) -> bool:

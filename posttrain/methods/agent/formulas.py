@@ -127,11 +127,11 @@ def dense_turns(rows: FormulaRollouts) -> Tensor:
 
 
 def open_agentrl(rows: FormulaRollouts) -> Tensor:
-    """GRPO-TCR: DAPO's loss, with the longest that of all turns together."""
+    """GRPO-TCR: DAPO's loss as verl has it, with the longest that of all turns together."""
     buffer = max(1, round(rows.limit / 5))
     excess = [max(0, rows.length(i) - (rows.limit - buffer)) for i in range(len(rows.reward))]
     shaped = [r - min(1.0, over / buffer) for r, over in zip(rows.reward, excess, strict=True)]
-    a = rows.standardized(rewards=shaped)
+    a = rows.standardized(rewards=shaped, plus=1e-6)
     return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.28))
 
 
