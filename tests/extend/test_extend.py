@@ -17,21 +17,25 @@ from posttrain.pipeline.slots import SLOTS
 pytestmark = [pytest.mark.slow, pytest.mark.core]
 
 FOLDER = Path(__file__).parent / "plugins"
+# Stages of RL that play in the environment of a plug-in.
+PLAYING = {"rl_play", "rl_company", "rl_forgetful"}
 # Slot -> the first stages that run again when the plug-in's formula is edited.
 STAGES = {
     "source": {"synthesize"},
     "format": {"import_chats"},
     "teacher": {"synthesize"},
     # The rows of problems name all three: what scores answers to them has their code in its key.
-    "constraint": {"synthesize", "probe", "preference", "rl", "rl_play", "evaluate"},
-    "extractor": {"synthesize", "probe", "preference", "rl", "rl_play", "evaluate"},
-    "verifier": {"synthesize", "probe", "preference", "rl", "rl_play", "evaluate"},
+    "constraint": {"synthesize", "probe", "preference", "rl", *PLAYING, "evaluate"},
+    "extractor": {"synthesize", "probe", "preference", "rl", *PLAYING, "evaluate"},
+    "verifier": {"synthesize", "probe", "preference", "rl", *PLAYING, "evaluate"},
     "filter": {"curate"},
     "pair_builder": {"preference"},
     "template": {"sft"},
     "row_loss": {"sft"},
     "problem_sampler": {"rl"},
-    "environment": {"rl_play"},
+    "environment": PLAYING,
+    "player": {"rl_company"},
+    "context_manager": {"rl_forgetful"},
     "producer": {"rl"},
     "engine": {"probe"},
     "component": {"rl"},
@@ -265,7 +269,7 @@ def test_another_verifier_runs_again_what_scores_and_no_training_before_it(exten
         assert plan["synthesize"].action == "run"
         records = extended.run()
         again = {name for name, record in records.items() if record.status == "succeeded"}
-        assert again == {"synthesize", "probe", "preference", "rl", "rl_play", "evaluate"}
+        assert again == {"synthesize", "probe", "preference", "rl", *PLAYING, "evaluate"}
         assert table(extended, "curate/problems").equals(problems)
     finally:
         file.write_text(before)
