@@ -167,6 +167,9 @@ class World(Environment):
         Returns:
             Where the episode stands.
 
+        Raises:
+            UserError: The problem is of another world, or of none.
+
         """
         facts = json.loads(problem.metadata or "{}")
         if self.kind not in facts:
