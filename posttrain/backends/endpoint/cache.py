@@ -10,6 +10,7 @@ from typing import Any
 
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of, sorted_json
+from posttrain.stage.write_ahead import BUSY_SECONDS, write_ahead
 
 VARIABLE = "POSTTRAIN_REQUESTS"
 """Environment variable that names another file, to share answers between projects, say."""
@@ -40,8 +41,8 @@ class RequestCache:
         self._lock = threading.Lock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(path, timeout=60, check_same_thread=False)
-            self._database.execute("pragma journal_mode=wal")
+            self._database = sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False)
+            write_ahead(self._database)
             self._database.execute("pragma synchronous=full")
             self._database.execute(
                 "create table if not exists answers"

@@ -43,10 +43,10 @@ from posttrain.provenance.ledger.dialects import WRITER_LOCK
 from posttrain.provenance.ledger.migrate import driver_url
 from posttrain.provenance.ledger.server import patient
 from posttrain.stage.errors import UserError, first_line, masked
+from posttrain.stage.write_ahead import BUSY_SECONDS, write_ahead
 
 ENVIRONMENT = "POSTTRAIN_SCHEDULES"
 _METADATA = MetaData()
-_BUSY_SECONDS = 60.0
 # waiting: to be started . running: a process has it . the rest: how it ended.
 _STATUSES = (
     "waiting", "running", "succeeded", "failed", "crashed", "unchanged", "skipped", "cancelled",
@@ -311,8 +311,8 @@ def open_notes(root: Path) -> Iterator[ScheduleNotes]:
     location = os.environ.get(ENVIRONMENT) or f"sqlite:///{root / '.posttrain' / 'schedules.db'}"
     if location.startswith("sqlite:///"):
         Path(location.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-        engine = create_engine(location, connect_args={"timeout": _BUSY_SECONDS})
-        event.listen(engine, "connect", lambda c, _: c.execute("PRAGMA journal_mode=WAL"))
+        engine = create_engine(location, connect_args={"timeout": BUSY_SECONDS})
+        event.listen(engine, "connect", lambda connection, _: write_ahead(connection))
     else:
         try:
             engine = patient(create_engine(driver_url(location), pool_pre_ping=True))

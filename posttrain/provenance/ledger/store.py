@@ -3,7 +3,6 @@
 import os
 import sqlite3
 import threading
-import time
 from collections import namedtuple
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -12,13 +11,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from posttrain.stage.errors import UserError
+from posttrain.stage.write_ahead import BUSY_SECONDS, write_ahead
 
 Row = Any
 """A named tuple: the value of column `stage` is `row.stage`."""
 Params = Mapping[str, object]
 
 _CHUNK = 500
-BUSY_SECONDS = 60.0
 _NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 _REMEDIES = {
     sqlite3.SQLITE_FULL: "free some disk space and run again",
@@ -258,23 +257,9 @@ def _prepared(target: str, *, alone: bool = False) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA temp_store=MEMORY")
         connection.execute("PRAGMA mmap_size=1073741824")
-        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-            _switch_to_wal(connection)
+        write_ahead(connection, BUSY_SECONDS)
     except sqlite3.OperationalError:
         # Its lock on what it could not open would be in the way of the next attempt.
         connection.close()
         raise
     return connection
-
-
-def _switch_to_wal(connection: sqlite3.Connection) -> None:
-    """SQLite does not wait here for its busy timeout, so the first openers take turns."""
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)

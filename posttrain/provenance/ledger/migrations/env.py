@@ -8,7 +8,7 @@ from alembic import context
 
 from posttrain.provenance.ledger.dialects import WRITER_LOCK
 from posttrain.provenance.ledger.schema import METADATA
-from posttrain.provenance.ledger.store import BUSY_SECONDS
+from posttrain.stage.write_ahead import BUSY_SECONDS
 
 url = sqlalchemy.make_url(context.config.attributes["url"])
 is_file = url.get_backend_name() == "sqlite"
