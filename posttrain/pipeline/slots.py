@@ -38,6 +38,7 @@ SLOTS: Mapping[str, str] = {
     "player": "posttrain.learning.episodes.players.registry:PLAYERS",
     "context_manager": "posttrain.learning.episodes.contexts.registry:CONTEXT_MANAGERS",
     "producer": "posttrain.learning.rl.producers.registry:PRODUCERS",
+    "selection": "posttrain.learning.rl.selections.registry:SELECTIONS",
     "engine": "posttrain.learning.rollouts.engines.registry:ENGINES",
     "component": "posttrain.learning.rewards.components.registry:COMPONENTS",
     "combine": "posttrain.learning.rewards.combines.registry:COMBINES",

@@ -37,6 +37,7 @@ STAGES = {
     "player": {"rl_company"},
     "context_manager": {"rl_forgetful"},
     "producer": {"rl"},
+    "selection": {"rl"},
     "engine": {"probe"},
     "component": {"rl"},
     "combine": {"rl"},
@@ -194,6 +195,14 @@ def test_the_producer_made_the_prompts(extended):
     read = [[s for s in row["spans"] if not s["drawn"]][-1]["end"] for row in rows]
     ends = {tuple(row["token_ids"][end - 1 : end]) for row, end in zip(rows, read, strict=True)}
     assert len(ends) == 1
+
+
+def test_the_selection_says_what_is_learned_from(extended):
+    groups = table(extended, "rl/rollouts").partition_by("step", "group")
+    for group in groups:
+        assert group["trained"].sum() == 2
+        paid = group.filter("trained")["reward"].sort()
+        assert paid.to_list() == [group["reward"].min(), group["reward"].max()]
 
 
 def test_the_environment_answered_and_its_words_bear_no_loss(extended):

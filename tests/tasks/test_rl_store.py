@@ -39,6 +39,7 @@ def rollout(source, index):
         solved=None if score is None else score >= 1,
         advantages=tuple(source.randrange(9) / 8 for _ in range(num_drawn * (index % 2))),
         trained=source.random() < 0.5,
+        facts=(("tool_errors", 2.0), ("searches", 1.0))[: index % 3],
         read=tuple(f"passages.jsonl:{source.randint(1, 9)}" for _ in range(index % 3)),
     )
 
@@ -56,6 +57,7 @@ def test_a_table_holds_what_the_rollouts_hold_and_ids_by_content(tmp_path):
                 **each._asdict(),
                 "spans": [span._asdict() for span in each.spans],
                 "components": [{"name": name, "value": score} for name, score in each.components],
+                "facts": [{"name": name, "value": value} for name, value in each.facts],
                 "step": step,
                 "parents": [each.problem_id, *each.read],
                 "id": row_id(each.problem_id, step, "policy", 0, each.versions, each.token_ids),

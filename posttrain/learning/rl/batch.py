@@ -319,14 +319,18 @@ def with_advantages(
     found = iter(samples)
 
     def credited(group: Group) -> Group:
-        if not group[0].trained:
+        if not any(rollout.trained for rollout in group):
             return group
+        given = iter(next(found))
         return [
-            rollout._replace(advantages=() if sample is None else sample.advantages)
-            for rollout, sample in zip(group, next(found), strict=True)
+            _credited(rollout, next(given)) if rollout.trained else rollout for rollout in group
         ]
 
     return [credited(group) for group in groups]
+
+
+def _credited(rollout: Rollout, sample: TrainSample | None) -> Rollout:
+    return rollout._replace(advantages=() if sample is None else sample.advantages)
 
 
 def reward_statistics(rollouts: Sequence[Rollout]) -> dict[str, list[float]]:

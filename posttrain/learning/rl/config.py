@@ -168,7 +168,7 @@ class RlConfig(Schedulable):
         check_algorithm(
             self.algorithm,
             self.reward,
-            group_size=self.group_size,
+            group_size=self.draw.select.learned(self.group_size),
             # What a policy was taught is not known yet: no length contradicts it.
             max_tokens=self.longest or sys.maxsize,
             updates_per_step=self.updates_per_step,
@@ -209,7 +209,7 @@ class RlConfig(Schedulable):
 
     def _of_parts(self) -> Iterator[PartMetric]:
         """What the parts of a run measure."""
-        return of_parts(self.algorithm, self.draw.sampler, self.reward)
+        return of_parts(self.algorithm, self.draw.sampler, self.reward, self.draw.select)
 
     def _refuse_schedules(self) -> None:
         # The numbers of this very config are schedules only after its validators.

@@ -10,6 +10,9 @@ from posttrain.learning.curriculum.uniform import Uniform
 from posttrain.learning.rl.producers.base import Producer
 from posttrain.learning.rl.producers.plain import Plain
 from posttrain.learning.rl.producers.registry import PRODUCERS
+from posttrain.learning.rl.selections.base import Selection
+from posttrain.learning.rl.selections.every import Every
+from posttrain.learning.rl.selections.registry import SELECTIONS
 from posttrain.stage.config import StageConfig
 from posttrain.stage.slots import InSlot
 
@@ -36,6 +39,9 @@ class DrawConfig(StageConfig):
     train_on: Literal["signal", "all"] = "all"
     """Every group, as most papers have it, or those whose answers the solver tells apart. What is
     left out bears no divergence, counts in no statistic of the batch and in no denominator."""
+    select: Annotated[Selection, InSlot(SELECTIONS)] = Every()
+    """Which rollouts of such a group are learned from: `every`, or a mapping with a kind. The
+    others are stored too, and statistics of the group are without them."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -127,6 +127,7 @@ def _of_role(
             text="\n".join(segment.said),
             turns=() if episode.is_one_answer else tuple(own),
             read=episode.read,
+            facts=tuple(sorted(episode.facts().items())),
             role=role,
             segment=place,
             peers=peers,

@@ -94,7 +94,7 @@ def with_limit(config: Config, model: "PreTrainedModel", *, note: Callable[[str]
         check_algorithm(
             first.algorithm,
             first.reward,
-            group_size=first.group_size,
+            group_size=first.draw.select.learned(first.group_size),
             max_tokens=first.producer.longest(limit),
             updates_per_step=first.updates_per_step,
             staleness=first.staleness,

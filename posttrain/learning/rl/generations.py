@@ -11,7 +11,7 @@ from posttrain.learning.rl.batch import TrainSample, bearing_loss, with_advantag
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.rollout import Group, marked
+from posttrain.learning.rl.rollout import Group, learned_from, marked
 from posttrain.learning.rl.rollouter import Draft, Rollouter
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import shuffler
@@ -179,7 +179,7 @@ class Buffer:
         """
         generation = _drop_stale(oldest, bound=config.staleness)
         learner.passes.config = generation.drawn_with(config)
-        trained = [group for group in generation.groups if group[0].trained]
+        trained = learned_from(generation.groups)
         earned = learner.training_samples(trained, step=generation.step)
         samples = bearing_loss(earned)
         # Later a whole step may well be masked; from the first one on, no run would ever learn.
@@ -293,9 +293,9 @@ def _drop_stale(generation: Generation, *, bound: int) -> Generation:
 
     groups = [kept(group) for group in generation.groups]
     num_stale = sum(
-        len(new)
+        was.trained and not now.trained
         for old, new in zip(generation.groups, groups, strict=True)
-        if old[0].trained and not new[0].trained
+        for was, now in zip(old, new, strict=True)
     )
     facts = generation.facts | {"rollouts_stale": float(num_stale)}
     return replace(generation, groups=groups, facts=facts)

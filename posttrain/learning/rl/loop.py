@@ -10,7 +10,7 @@ from posttrain.learning.rl.batch import informative_groups
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.metrics import CURRICULUM, SECONDS, alarms, describe
+from posttrain.learning.rl.metrics import CURRICULUM, SECONDS, alarms, describe, of_selection
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.store import RolloutStore
 from posttrain.learning.training.generators import seed_torch
@@ -232,6 +232,7 @@ def measure(
     )
     ages = [generation.step - r.policy_version for g in generation.groups for r in g if r.trained]
     found = describe(generation.groups, informative=informative) | generation.facts
+    found |= of_selection(config.draw.select, generation.groups)
     if ages:
         found["staleness"] = sum(ages) / len(ages)
     found |= {name: math.fsum(values) / len(values) for name, values in totals.items()}

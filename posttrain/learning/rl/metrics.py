@@ -9,6 +9,7 @@ from posttrain.learning.algorithms.regularizers.registry import REGULARIZERS
 from posttrain.learning.curriculum.base import ProblemSampler
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.score import MANY_UNJUDGED
+from posttrain.learning.rl.selections.base import Selection, measured
 from posttrain.learning.training.metrics import check_metric
 from posttrain.stage.slots import name_of
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 CURRICULUM = "rl/curriculum_"
 """Before the names of what a problem sampler measures."""
+OF_SELECTION = "selection_"
+"""Before the names of what a selection measures."""
 OF_COMPONENTS = "reward/"
 """Before the names of reward components, and of what their combination measures."""
 FLAT_STEPS = 10
@@ -95,7 +98,7 @@ class PartMetric(NamedTuple):
 
 
 def of_parts(
-    algorithm: Algorithm, sampler: ProblemSampler, reward: RewardStack
+    algorithm: Algorithm, sampler: ProblemSampler, reward: RewardStack, selection: Selection
 ) -> Iterator[PartMetric]:
     """Name what the parts of a run measure.
 
@@ -103,6 +106,7 @@ def of_parts(
         algorithm: Its regularizers measure.
         sampler: Measures too; its names come after `CURRICULUM`.
         reward: Its components are measured, and its combination may measure.
+        selection: May measure what it leaves out.
 
     Yields:
         One metric after the other; nothing keeps two parts from one name, which
@@ -119,6 +123,8 @@ def of_parts(
         yield PartMetric(of, kind, f"mean score of {name}, of those that it judged")
         yield PartMetric(f"{of}/deviation", kind, "population deviation of these scores")
         yield PartMetric(f"{of}/unjudged", kind, f"share that {name} could not judge")
+    for name, description in selection.METRICS.items():
+        yield PartMetric(f"rl/{OF_SELECTION}{name}", name_of(selection), description)
     for name, description in reward.combine.measures().items():
         yield PartMetric(f"rl/{OF_COMPONENTS}{name}", name_of(reward.combine), description)
 
@@ -225,6 +231,20 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
         **({"delivered": learned / num_tokens} if max(turns) > 1 or broke or late else {}),
         **_components(rollouts),
     }
+
+
+def of_selection(selection: Selection, groups: Sequence["Group"]) -> dict[str, float]:
+    """Name what a selection measures of a step.
+
+    Args:
+        selection: Of the run.
+        groups: All that were drawn for the step.
+
+    Returns:
+        Values by name, under `OF_SELECTION`.
+
+    """
+    return {OF_SELECTION + name: value for name, value in measured(selection, groups).items()}
 
 
 def alarms(reward: RewardStack, curve: "Curve", *, step: int) -> Iterator[str]:

@@ -9,7 +9,7 @@ from posttrain.learning.rewards.components.base import Answers, Verify
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.port_models import PortModels
 from posttrain.learning.rewards.stack import Earned, StackAtWork
-from posttrain.learning.rl.rollout import Group, as_one, parted, places_of_wholes
+from posttrain.learning.rl.rollout import Group, as_one, parted, sides
 
 if TYPE_CHECKING:
     from posttrain.learning.models.distributed.group import ProcessGroup
@@ -54,19 +54,19 @@ class Rewarder:
             UserError: A part gives something other than one finite number, or None, per rollout.
 
         """
-        sides = [
+        compared = [
             (number, side, problem)
             for number, (group, problem) in enumerate(zip(groups, problems, strict=True))
-            for side in _sides(group)
+            for side in sides(group)
         ]
         answers = [
             answers_of([as_one([groups[number][at] for at in whole]) for whole in side], problem)
-            for number, side, problem in sides
+            for number, side, problem in compared
         ]
         earned = self._earned(answers, step=step)
         made = [list(group) for group in groups]
         place = 0
-        for number, side, _ in sides:
+        for number, side, _ in compared:
             for whole in side:
                 rows = [groups[number][at] for at in whole]
                 by_token = parted(earned.token_rewards[place], rows)
@@ -112,15 +112,6 @@ class SharedRewarder(Rewarder):
         earned: Earned
         earned, self.work.state = self.group.from_main(found)
         return earned
-
-
-def _sides(group: Group) -> list[list[list[int]]]:
-    """The places of a group's rows: by who is compared with whom, and by role and episode."""
-    found: dict[tuple[str, str], list[list[int]]] = {}
-    for places in places_of_wholes(group):
-        first = group[places[0]]
-        found.setdefault((first.role, first.peers), []).append(places)
-    return list(found.values())
 
 
 def answers_of(group: Group, problem: Problem) -> Answers:

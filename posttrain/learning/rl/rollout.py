@@ -62,6 +62,8 @@ class Rollout(NamedTuple):
     """Who wrote the tokens: the policy itself, or a table of traces."""
     read: tuple[str, ...] = ()
     """Ids of the rows that were shown in its episode: parents of its row, like the problem."""
+    facts: tuple[tuple[str, float], ...] = ()
+    """What its environment counted in the episode, such as `tool_errors`, by name."""
 
     @property
     def num_drawn(self) -> int:
@@ -138,6 +140,12 @@ def marked(group: Group, *, trained: bool) -> Group:
     return [rollout._replace(trained=trained) for rollout in group]
 
 
+def learned_from(groups: Sequence[Group]) -> list[Group]:
+    """Return the rollouts that the learner is given, without the groups that have none."""
+    given = [[rollout for rollout in group if rollout.trained] for group in groups]
+    return [group for group in given if group]
+
+
 def plain(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """Return groups as plain values by name, for a checkpoint."""
     return [
@@ -161,6 +169,7 @@ def from_values(values: Mapping[str, Any]) -> Rollout:
             **{name: tuple(values[name]) for name in lists},
             "spans": tuple(Span(**span) for span in values["spans"]),
             "turns": tuple((earned, key) for earned, key in values["turns"]),
+            "facts": tuple((name, value) for name, value in values["facts"]),
             "components": tuple((name, value) for name, value in values["components"]),
         }
     )
@@ -191,6 +200,24 @@ def places_of_wholes(rollouts: Sequence[Rollout]) -> list[list[int]]:
 def wholes(group: Group) -> list[Rollout]:
     """Return the rollouts of a group with the segments of each episode and role joined."""
     return [as_one([group[place] for place in places]) for places in places_of_wholes(group)]
+
+
+def sides(group: Group) -> list[list[list[int]]]:
+    """Find the wholes of a group that are compared with each other.
+
+    Args:
+        group: Rollouts of one problem.
+
+    Returns:
+        Places of the rows of each whole, by role and by who is compared with whom, in the order in
+        which each begins.
+
+    """
+    found: dict[tuple[str, str], list[list[int]]] = {}
+    for places in places_of_wholes(group):
+        first = group[places[0]]
+        found.setdefault((first.role, first.peers), []).append(places)
+    return list(found.values())
 
 
 def result_of(group: Group, problem: int) -> GroupResult:

@@ -21,6 +21,7 @@ from posttrain.learning.rl.producers.base import (
     start_producer,
 )
 from posttrain.learning.rl.rollout import Group, marked, result_of
+from posttrain.learning.rl.selections.base import selected
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.stage.context import StageContext
@@ -174,7 +175,8 @@ class Rollouter:
         self, groups: Sequence[Group], config: RlConfig, *, step: int, rounds: int
     ) -> Generation:
         facts = {"rounds": float(rounds), **self.bench.rewarder.measured()}
-        return Generation(step, _select(groups, config), facts, numbers_of_the_draw(config))
+        marked_groups = _select(groups, config, seed=self.seed, step=step)
+        return Generation(step, marked_groups, facts, numbers_of_the_draw(config))
 
 
 def start_rollouter(
@@ -243,14 +245,16 @@ def _num_missing(groups: Sequence[Group], config: RlConfig) -> int:
     return min(expected, config.problems_per_step)
 
 
-def _select(groups: Sequence[Group], config: RlConfig) -> list[Group]:
-    """Mark the first groups that are learned from, as many as a step takes, as trained."""
-    room, selected = config.problems_per_step, []
+def _select(groups: Sequence[Group], config: RlConfig, *, seed: int, step: int) -> list[Group]:
+    """Mark what is learned from: the first groups, as many as a step takes, and what of them."""
+    room, found = config.problems_per_step, []
     for group, informative in zip(groups, _have_signal(groups, config), strict=True):
-        trained = room > 0 and (config.draw.train_on == "all" or informative)
-        room -= trained
-        selected.append(marked(group, trained=trained))
-    return selected
+        if room and (config.draw.train_on == "all" or informative):
+            found.append(selected(config.draw.select, group, seed=seed, step=step))
+            room -= 1
+        else:
+            found.append(marked(group, trained=False))
+    return found
 
 
 def _have_signal(groups: Sequence[Group], config: RlConfig) -> list[bool]:

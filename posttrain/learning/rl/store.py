@@ -117,6 +117,7 @@ def rollouts_table(rollouts: Sequence[tuple[int, Rollout]]) -> pl.DataFrame:
         "spans": _records(spans, ROLLOUTS["spans"]),
         "turns": _records(columns["turns"], ROLLOUTS["turns"]),
         "components": _records(columns["components"], ROLLOUTS["components"]),
+        "facts": _records(columns["facts"], ROLLOUTS["facts"]),
         "token_rewards": _lists(columns["token_rewards"], np.float64),
         "advantages": _lists(_per_token(rows), np.float32),
     }
@@ -138,8 +139,11 @@ def stored_groups(frame: pl.DataFrame) -> Iterator[tuple[int, list[Group]]]:
 
 def _from_row(row: Mapping[str, Any]) -> Rollout:
     turns = [(each["earned"], each["key"]) for each in row["turns"]]
-    components = [(each["name"], each["value"]) for each in row["components"]]
-    return from_values({**row, "turns": turns, "components": components})
+    named = {
+        name: [(each["name"], each["value"]) for each in row[name]]
+        for name in ("components", "facts")
+    }
+    return from_values({**row, "turns": turns, **named})
 
 
 def _per_token(rows: Sequence[Rollout]) -> list[Sequence[float]]:

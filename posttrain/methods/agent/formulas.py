@@ -173,3 +173,9 @@ def supo(rows: FormulaRollouts) -> Tensor:
     ended = [i for i in rows.chosen if stored[i]["end"] == "over"]
     gains = [clipped_gain(rows.ratio(i), advantage(i), 0.2, 0.28).sum() for i in ended]
     return -torch.stack(gains).sum() / sum(rows.length(i) for i in ended)
+
+
+def rstar2_agent(rows: FormulaRollouts) -> Tensor:
+    """GRPO over the tokens of what was kept, which is all that the statistics know."""
+    a = rows.standardized(plus=1e-6)
+    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.28))

@@ -1,0 +1,1 @@
+"""Selections: which rollouts of a group are learned from, one way a file."""

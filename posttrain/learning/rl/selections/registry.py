@@ -1,0 +1,13 @@
+"""The selections that ship with posttrain."""
+
+from posttrain.learning.rl.selections.base import Selection
+from posttrain.learning.rl.selections.every import Every
+from posttrain.learning.rl.selections.resample_on_correct import ResampleOnCorrect
+from posttrain.stage.slots import Slot
+
+SELECTIONS = Slot(
+    "selection",
+    Selection,
+    {"every": Every, "resample_on_correct": ResampleOnCorrect},
+    one_of=("keep",),
+)
