@@ -14,6 +14,7 @@ from tasks.import_model import TASK as IMPORT_MODEL
 from tasks.preference import TASK as PREFERENCE
 from tasks.pretrain import TASK as PRETRAIN
 from tasks.probe import TASK as PROBE
+from tasks.reward import TASK as REWARD
 from tasks.rl import TASK as RL
 from tasks.sft import TASK as SFT
 from tasks.synthesize import TASK as SYNTHESIZE
@@ -23,6 +24,18 @@ BASE = "{base}"
 """Stands for the stage whose model is fine-tuned."""
 
 ARMS: Mapping[str, tuple[Task, Mapping[str, str]]] = {
+    "synthesize": (SYNTHESIZE, {}),
+    "curate": (
+        CURATE,
+        {
+            "problems": "synthesize.problems",
+            "heldout": "synthesize.heldout",
+            "traces": "synthesize.traces",
+        },
+    ),
+    "sft": (SFT, {"policy": f"{BASE}.policy", "traces": "curate.traces"}),
+    "probe": (PROBE, {"policy": "sft.policy", "problems": "curate.problems"}),
+    "reward": (REWARD, {"policy": "sft.policy", "samples": "probe.samples"}),
     "rl": (
         RL,
         {
@@ -35,9 +48,12 @@ ARMS: Mapping[str, tuple[Task, Mapping[str, str]]] = {
         PREFERENCE,
         {"policy": "sft.policy", "samples": "probe.samples", "problems": "curate.problems"},
     ),
-    "sft": (SFT, {"policy": f"{BASE}.policy", "traces": "curate.traces"}),
 }
-"""What an arm is and reads, by the section that it trains; `{base}` is the stage of `base_of`."""
+"""What a section of an arm is and reads; `{base}` is the stage of `base_of`.
+
+Other stages that are named here are those of the arm, where it sets their section, else those that
+all arms share.
+"""
 
 EVALUATION: tuple[Task, Mapping[str, str]] = (EVALUATE, {"problems": "synthesize.heldout"})
 """What grades the arms of a seed, and what it reads beside their policies."""

@@ -95,7 +95,8 @@ class MethodClaim(StageConfig):
     decide: tuple[ClaimDecision, ...] = Field(min_length=1)
     """All of them must hold; one that is refuted refutes the claim."""
     trains: Literal["rl", "preference", "sft"] = "rl"
-    """The section in which the arms differ; all before it is shared."""
+    """The section that is compared. What an arm sets beside it leads to it, such as data of its own
+    or a stage before: stages of that arm alone. All else is shared."""
     seeds: int = Field(ge=2)
     """Runs of each arm. No more are added later: that is a new claim."""
     first_seed: int = Field(default=1, ge=1)

@@ -74,6 +74,7 @@ def switch_effects(method: Method, world: TinyWorld) -> Iterator[SwitchEffect]:
 
     """
     sections = {name: method.sets[name] or {} for name in method.sets if name in TRAINED}
+    world = world.with_sections(method.sets)
     # Before anything is trained: of a method that lacks an input nothing is told.
     given = {name: _Arm.of(world, name, said) for name, said in sections.items()}
     for name, whole in given.items():

@@ -1,7 +1,8 @@
 """What methods are tried on: a tiny policy with its problems, and what stages make of them."""
 
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +20,7 @@ from posttrain.operations.stage_alone import run_alone
 from posttrain.pipeline.recipe_method import task_parameters
 from posttrain.pipeline.stage_section import inputs_by_port, port_of
 from posttrain.stage.config import StageConfig
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.spec import ArtifactKind, Task
 
 if TYPE_CHECKING:
@@ -38,9 +39,15 @@ _BUDGETS: Mapping[str, Mapping[str, Any]] = {
     "reward": {**_FEW_STEPS, "steps": 4},
     # Its traces are the probe's samples, right ones and wrong ones.
     "sft": {**_FEW_STEPS, "require_verified": False},
+    "synthesize": {"num_problems": 16, "num_heldout": 2},
 }
 """Sections that can be run, and the tiny budget that lies under their settings."""
 
+_MADE_IN = 4
+"""Steps of a stage whose output another one only reads."""
+
+# Room for an episode of a world, whose text is cut into single characters here.
+_CONTEXT = 512
 # With the form of an answer and without it, with a confidence and without one, of two lengths:
 # what is paid for any of these differs within a group.
 _TAUGHT = ("#### 1", "so #### 2", "2", "#### 1\nconfidence: .9")
@@ -101,13 +108,26 @@ class TinyWorld:
     """What may be connected beside it; what is not there, and a stage makes, is made by it."""
     tasks: Mapping[str, Task]
     folder: Path
+    own: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    """Sections of the method that is looked at: what names one of them reads what it makes."""
     _made: dict[str, dict[str, Path]] = field(default_factory=dict, repr=False)
+
+    def with_sections(self, sets: Mapping[str, Mapping[str, Any] | None]) -> "TinyWorld":
+        """Give the same world with what a method's own sections make in it.
+
+        A method that makes its data, such as the traces of a script in a world of several turns, is
+        then looked at on these.
+        """
+        own = {name: said for name, said in sets.items() if name in _BUDGETS}
+        # A folder of its own each time: in that of an earlier run a stage would go on from there.
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        return replace(self, own=own, folder=folder, _made={})
 
     def config_of(self, section: str, said: Mapping[str, Any]) -> StageConfig:
         """Parse what stands in a section, with a tiny budget under it.
 
         Args:
-            section: One of `inputs`.
+            section: One that can be run.
             said: Its settings; what is no parameter of the stage counts for nothing here.
 
         Returns:
@@ -123,11 +143,12 @@ class TinyWorld:
     def inputs_of(self, section: str, said: Mapping[str, Any]) -> dict[str, Path]:
         """Give what a stage reads, with what its section connects beside the usual.
 
-        Whatever stage a connection names, the artifact of the port's kind in this world stands for
-        it; a checkpoint is another one than the policy that training starts from.
+        Where a connection names a section that the method sets itself, it is what that stage makes
+        here. Whatever other stage it names, the artifact of the port's kind in this world stands
+        for it; a checkpoint is another one than the policy that training starts from.
 
         Args:
-            section: One of `inputs`.
+            section: One that can be run.
             said: What stands in it; its `inputs` are as in a recipe, null for none.
 
         Returns:
@@ -135,31 +156,41 @@ class TinyWorld:
 
         Raises:
             NotInTinyWorldError: There is no artifact of that kind.
-            UserError: There is no such port.
+            UserError: There is no such port, or the stage has no such output.
 
         """
-        given = dict(self.inputs[section])
+        given = dict(self.inputs.get(section, {}))
         for port, reference in inputs_by_port(said.get("inputs") or {}).items():
             where = f"{section}.inputs.{port}"
             kind = port_of(where, self.tasks[section], port).type
             if reference is None:
                 given.pop(port, None)
             else:
-                given[port] = self._artifact(kind, where)
+                given[port] = self._artifact(kind, str(reference), where)
         return given
 
-    def _artifact(self, kind: ArtifactKind, where: str) -> Path:
+    def _artifact(self, kind: ArtifactKind, reference: str, where: str) -> Path:
+        stage, _, output = reference.partition(".")
+        if stage in self.own:
+            made = self._made_by(stage)
+            if output not in made:
+                told = nearest(output, made) or f"; there are {', '.join(made)}"
+                raise UserError(f"{where}: {stage} has no output '{output}'{told}")
+            return made[output]
         if kind in self.further:
             return self.further[kind]
         for section in self.inputs:
-            for output, port in self.tasks[section].outputs.items():
+            for name, port in self.tasks[section].outputs.items():
                 if port.type == kind:
-                    return self._made_by(section)[output]
+                    return self._made_by(section)[name]
         raise NotInTinyWorldError(f"{where} reads {kind}, and the tiny world has none")
 
     def _made_by(self, section: str) -> dict[str, Path]:
         if section not in self._made:
-            config, given = self.config_of(section, {}), self.inputs_of(section, {})
+            said = self.own.get(section) or {}
+            if section in self.own and "steps" in self.tasks[section].config.model_fields:
+                said = {**said, "steps": _MADE_IN}
+            config, given = self.config_of(section, said), self.inputs_of(section, said)
             folder = self.folder / "made" / section
             self._made[section] = run_alone(self.tasks[section], config, given, folder)
         return self._made[section]
@@ -238,7 +269,7 @@ def _guessers(folder: Path) -> tuple[Path, Path]:
     prompts = [problem.prompt for problem in problems for _ in taught[0]]
     texts = [text for of_problem in taught for text in of_problem]
     tokenizer = train_tokenizer([*prompts, *texts], vocab_size=300)
-    model = build_llama(tokenizer, hidden=32, layers=1, heads=2, seed=0, max_length=64)
+    model = build_llama(tokenizer, hidden=32, layers=1, heads=2, seed=0, max_length=_CONTEXT)
     table = TokenTable(encode_rows(tokenizer, prompts, texts), pad=tokenizer.pad_token_id)
     batch = table.batch(range(len(prompts)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

@@ -1,6 +1,7 @@
 """A claim as a recipe of `flows.claim`: an arena, a stage for each arm and seed, a verdict."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,34 +35,22 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
         The top level of a recipe of `flows.claim`.
 
     Raises:
-        UserError: There is no such arena, or an arm sets what all arms share.
+        UserError: There is no such arena, or an arm sets what all arms share or none reads.
 
     """
     arena, trains = find_arena(claim.arena), claim.trains
     flow = load_flow(FLOW, Path.cwd(), where=f"method {method.name}")
-    (task, wires), (grader, graded) = flow.ARMS[trains], flow.EVALUATION
-    begins = flow.base_of(arena.sections)
+    grader, graded = flow.EVALUATION
     shared = {name: said for name, said in arena.sections.items() if name not in _NOT_SHARED}
     values: dict[str, Any] = {"flow": FLOW, "format": FORMAT, **shared}
     arms, updates = _arms(method, claim), {}
-    for arm, said in arms.items():
-        where = f"method {method.name}: claim {claim.name}: arm {arm}"
-        _refuse_shared(where, said, trains)
-        section = laid_over(arena.sections.get(trains, {}), said.get(trains) or {})
-        # What only some arms read, such as a reward model, beside what all of them do.
-        further = section.pop("inputs", None) or {}
+    for name, said in arms.items():
+        where = f"method {method.name}: claim {claim.name}: arm {name}"
+        arm = _Arm.of(name, said, trains, arena, flow, where)
         if claim.matched == "updates":
-            updates[arm] = _updates_per_step(task, section, where)
+            updates[name] = _updates_per_step(arm.tasks[trains], arm.settings[trains], where)
         for n in claim.numbers(seeds):
-            values[stage_of_arm(trains, arm, n)] = {
-                "task": task.package,
-                "inputs": {
-                    **{port: each.format(base=begins) for port, each in wires.items()},
-                    **further,
-                },
-                "seed_as": f"seed_{n}",
-                **section,
-            }
+            values |= arm.stages(n)
     for n in claim.numbers(seeds):
         policies = {f"policies.{arm}": f"{stage_of_arm(trains, arm, n)}.policy" for arm in arms}
         values[f"evaluate_{n}"] = {
@@ -130,13 +119,95 @@ def _arms(method: Method, claim: MethodClaim) -> dict[str, Mapping[str, Any]]:
     return arms
 
 
-def _refuse_shared(where: str, said: Mapping[str, Any], trains: str) -> None:
-    others = [name for name in said if name != trains]
-    if others:
-        raise UserError(
-            f"{where} sets {others[0]}, but the arms of a claim on {trains} differ in that section"
-            " alone; set `trains`, or take an arena that has it"
-        )
+@dataclass(frozen=True)
+class _Arm:
+    """The stages of an arm: the one that is compared, and what the arm sets that leads to it."""
+
+    name: str
+    tasks: Mapping[str, Task]
+    settings: Mapping[str, Mapping[str, Any]]
+    """What each section says over the arena's budget, without its connections."""
+    inputs: Mapping[str, Mapping[str, Any]]
+    """What each reads; sections of the arm are named as those that arms share."""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        said: Mapping[str, Any],
+        trains: str,
+        arena: Arena,
+        flow: Any,
+        where: str,
+    ) -> "_Arm":
+        begins = flow.base_of(arena.sections)
+        settings, inputs = {}, {}
+        for section in (*said, trains):
+            if section not in flow.ARMS:
+                raise UserError(
+                    f"{where} sets {section}, which arms of a claim on {trains} share; set"
+                    " `trains`, or take an arena that has it"
+                )
+            laid = laid_over(arena.sections.get(section, {}), said.get(section) or {})
+            further = laid.pop("inputs", None) or {}
+            wires = {port: str(each) for port, each in flow.ARMS[section][1].items()}
+            wires = {port: each.format(base=begins) for port, each in wires.items()}
+            settings[section], inputs[section] = laid, {**wires, **further}
+        arm = cls(name, {each: flow.ARMS[each][0] for each in settings}, settings, inputs)
+        led = arm.leading_to(trains)
+        for section in settings:
+            if section not in led:
+                raise UserError(
+                    f"{where} sets {section}, and nothing that leads to its {trains} reads it;"
+                    " connect it by `inputs`, set `trains`, or take an arena that has it"
+                )
+        return arm
+
+    def stages(self, seed: int) -> dict[str, dict[str, Any]]:
+        """Its stages at a seed, counted from 1; data that no policy has a part in is made once."""
+        names = {section: self._stage_of(section, seed) for section in self.settings}
+        return {
+            names[section]: {
+                "task": self.tasks[section].package,
+                "inputs": _reading(names, self.inputs[section]),
+                # The problems are those of the arena: its held-out ones are in none of them.
+                "seed_as": f"seed_{seed}" if self._is_of_a_seed(section) else section,
+                **self.settings[section],
+            }
+            for section in self.settings
+        }
+
+    def leading_to(self, section: str) -> set[str]:
+        """Name the sections of the arm that one reads, directly or not, and it itself."""
+        led, new = set[str](), {section}
+        while new:
+            led |= new
+            read = {stage for each in new for stage in _stages_in(self.inputs[each])}
+            new = (read & self.inputs.keys()) - led
+        return led
+
+    def _is_of_a_seed(self, section: str) -> bool:
+        return any("policy" in self.tasks[each].inputs for each in self.leading_to(section))
+
+    def _stage_of(self, section: str, seed: int) -> str:
+        if self._is_of_a_seed(section):
+            return stage_of_arm(section, self.name, seed)
+        return f"{section}_{self.name}"
+
+
+def _stages_in(inputs: Any) -> set[str]:
+    """Name the stages whose outputs are connected, here or by name under a port."""
+    if isinstance(inputs, Mapping):
+        return {stage for each in inputs.values() for stage in _stages_in(each)}
+    return {str(inputs).partition(".")[0]}
+
+
+def _reading(names: Mapping[str, str], inputs: Any) -> Any:
+    """Let connections name an arm's own stages in the place of those that arms share."""
+    if isinstance(inputs, Mapping):
+        return {port: _reading(names, each) for port, each in inputs.items()}
+    stage, dot, output = str(inputs).partition(".")
+    return f"{names[stage]}{dot}{output}" if stage in names else inputs
 
 
 def _updates_per_step(task: Task, section: Mapping[str, Any], where: str) -> int:

@@ -108,6 +108,23 @@ def test_a_connection_is_the_worlds_own_artifact_of_the_ports_kind(world):
         world.inputs_of("rl", {"inputs": {"rewards": "a.b"}})
 
 
+def test_a_method_is_looked_at_on_what_its_own_sections_make(world):
+    """Of a world's episodes the policy says several turns; of the usual samples, one."""
+    source = {"kind": "world", "world": {"kind": "bandit", "presses": 3}}
+    taught = {"turns": "assistant", "inputs": {"traces": "synthesize.corpus"}}
+    own = method("own", synthesize={"sources": [source]}, sft=taught)
+    found = effects(own, world)
+    assert found.keys() == {("sft", ALL_OF_IT), ("sft", "turns"), ("sft", "inputs.traces")}
+    assert all(each.change > 0.1 for each in found.values())
+    assert not effects(method("others", sft=taught), world)["sft", ALL_OF_IT].acts
+    # What it makes is its own: the next method has the world as it was.
+    assert world.inputs_of("sft", taught) == world.inputs["sft"]
+    wrong = method("wrong", synthesize={}, sft={"inputs": {"traces": "synthesize.trace"}})
+    told = r"sft\.inputs\.traces: synthesize has no output 'trace'; did you mean 'traces'\?"
+    with pytest.raises(UserError, match=told):
+        effects(wrong, world)
+
+
 @pytest.mark.parametrize("section", ["rl", "preference"])
 def test_every_kind_that_these_stages_read_is_there_or_told(world, section):
     for port, known in world.tasks[section].inputs.items():

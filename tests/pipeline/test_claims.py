@@ -162,6 +162,26 @@ def test_only_the_arm_that_asks_a_reward_model_reads_it(project):
     assert dag.stages["rl_plain_2"].inputs.keys() == plain
 
 
+def test_what_an_arm_sets_beside_leads_to_what_is_compared(project):
+    """Data is made once of the arena's problems; what a policy has a part in, for each seed."""
+    learned = "{traces: synthesize.corpus, heldout: null}"
+    led = "{synthesize: {num_problems: 7}, sft: {steps: 2, inputs: LEARNED}, rl: {group_size: 2}}"
+    text = METHOD.replace("{method: reinforce, rl: {group_size: 2}}", led)
+    found, claim = project(text.replace("LEARNED", learned))
+    dag = recipe_of_claim(values_of_claim(found.method, claim, seeds=2), ROOT).resolve(ROOT)
+    of_plain = {name for name in dag.stages if "plain" in name}
+    trained = {f"{section}_plain_{n}" for section in ("sft", "rl") for n in (1, 2)}
+    assert of_plain == {"synthesize_plain", *trained}
+    made, taught, ours = (dag.stages[n] for n in ("synthesize_plain", "sft_plain_2", "rl_mine_2"))
+    assert (made.config.num_problems, made.seed_as) == (7, "synthesize")
+    assert (taught.config.steps, taught.seed_as) == (2, "seed_2")
+    read = {port: str(each) for port, each in taught.inputs.items()}
+    assert read == {"policy": "pretrain.policy", "traces": "synthesize_plain.corpus"}
+    assert str(dag.stages["rl_plain_2"].inputs["policy"]) == "sft_plain_2.policy"
+    assert str(dag.stages["rl_plain_2"].inputs["problems"]) == "curate.problems"
+    assert str(ours.inputs["policy"]) == "sft.policy"
+
+
 def test_what_draws_nothing_is_not_matched_by_what_is_drawn(project):
     text = METHOD.replace("arena: tiny", "arena: tiny\n  trains: sft")
     with pytest.raises(UserError, match="matched: rollouts is of RL; arms of sft draw nothing"):
@@ -175,8 +195,13 @@ REFUSED = {
     ),
     "an arm that sets the base": (
         METHOD.replace("{method: reinforce, ", "{pretrain: {steps: 1}, "),
-        "method mine: claim better: arm plain sets pretrain, but the arms of a claim on rl differ"
-        " in that section alone; set `trains`, or take an arena that has it",
+        "method mine: claim better: arm plain sets pretrain, which arms of a claim on rl share; set"
+        " `trains`, or take an arena that has it",
+    ),
+    "an arm that makes what none reads": (
+        METHOD.replace("{method: reinforce, ", "{synthesize: {}, "),
+        "method mine: claim better: arm plain sets synthesize, and nothing that leads to its rl"
+        " reads it; connect it by `inputs`, set `trains`, or take an arena that has it",
     ),
     "an arm called as the base": (
         METHOD.replace("{plain:", "{base:"),

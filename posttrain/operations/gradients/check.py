@@ -80,6 +80,7 @@ def method_gradients(found: FoundMethod, world: TinyWorld) -> list[MethodGradien
 
     """
     compared = []
+    world = world.with_sections(found.method.sets)
     for section in compared_sections(found):
         formula = formula_of(found, section, world)
         if formula is None:
