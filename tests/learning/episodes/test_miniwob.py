@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from posttrain.backends.browser import pages
-from posttrain.learning.episodes.environments.base import Act
+from posttrain.learning.episodes.environments.base import Act, Said
 from posttrain.learning.episodes.worlds import miniwob
 from posttrain.learning.episodes.worlds.miniwob import MiniWoB
 from posttrain.stage.errors import UserError
@@ -88,6 +88,22 @@ def test_episodes_that_share_a_page_do_not_see_each_other():
     assert steps == alone
 
 
+def test_what_several_episodes_do_alike_is_done_once_and_is_what_each_does_alone(monkeypatch):
+    world, _, first = begun("login-user", 5)
+    _, _, other = begun("login-user", 6)
+    turns = [
+        Said(situation.state, [Act("policy", text)], seed)
+        for seed, (situation, text) in enumerate(
+            [(first, "type 1 a"), (other, "type 1 a"), (first, "type 1 a"), (first, "type 1 b")]
+        )
+    ]
+    alone = [world.step(*turn) for turn in turns]
+    asked, page = [], miniwob._looked_at
+    monkeypatch.setattr(miniwob, "_looked_at", lambda *what: asked.append(what) or page(*what))
+    assert world.step_all(turns) == alone
+    assert len(asked) == 3
+
+
 def test_an_episode_goes_on_where_its_browser_was_killed():
     alone = played("enter-password", 2)
     world, _, situation = begun("enter-password", 2)
@@ -101,11 +117,13 @@ def test_an_episode_goes_on_where_its_browser_was_killed():
 def test_the_browser_is_given_no_variable_that_it_has_no_use_for(monkeypatch):
     pages.close()
     monkeypatch.setenv("SOME_TOKEN", "secret")
+    monkeypatch.setenv("LANG", "de_DE")  # What a stage may not even read, as its key has none.
     assert pages.evaluate(Path("/"), "1 + 1") == 2
     (browser,) = pages._open
     given = Path(f"/proc/{browser.process}/environ").read_bytes().split(b"\0")
-    names = {each.partition(b"=")[0].decode() for each in given if each}
-    assert {"PATH", "HOME", "TMPDIR"} <= names <= {*pages._VARIABLES, "HOME", "TMPDIR", "PWD"}
+    known = dict(each.decode().split("=", 1) for each in given if each)
+    assert known.keys() - {"PWD"} == {"PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ"}
+    assert (known["LANG"], known["TZ"]) == ("C.UTF-8", "UTC")
 
 
 def test_no_page_is_small_enough():

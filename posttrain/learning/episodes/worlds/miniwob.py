@@ -16,6 +16,7 @@ from posttrain.learning.episodes.environments.base import (
     Act,
     Ask,
     EpisodeState,
+    Said,
     Situation,
     Told,
 )
@@ -164,6 +165,17 @@ class MiniWoB(World):
             paid = min(1.0, max(0.0, page["reward"]))
             return Situation(after, earned={POLICY: paid} if paid else {})
         return _asked(after, _told(page))
+
+    def step_all(self, turns: Sequence[Said]) -> list[Situation]:
+        """Do once what episodes of a problem do alike; see `Environment.step_all`.
+
+        A page costs milliseconds, and most of a group's turns are those of another of its episodes.
+        """
+        told = [json.dumps([state, acts[0].text]) for state, acts, _ in turns]
+        answers = {
+            name: self.step(*turn) for name, turn in dict(zip(told, turns, strict=True)).items()
+        }
+        return [answers[name] for name in told]
 
     def best_move(self, state: EpisodeState, role: str, draw: Random) -> str:  # noqa: ARG002
         """Do the next that the task needs; see `World.best_move`."""
