@@ -34,6 +34,7 @@ SLOTS: Mapping[str, str] = {
     "template": "posttrain.data.chat_templates.registry:TEMPLATES",
     "row_loss": "posttrain.learning.training.row_losses.registry:ROW_LOSSES",
     "problem_sampler": "posttrain.learning.curriculum.registry:PROBLEM_SAMPLERS",
+    "instructor": "posttrain.learning.rl.instructors.registry:INSTRUCTORS",
     "environment": "posttrain.learning.episodes.registry:EPISODE_ENVIRONMENTS",
     "player": "posttrain.learning.episodes.players.registry:PLAYERS",
     "context_manager": "posttrain.learning.episodes.contexts.registry:CONTEXT_MANAGERS",

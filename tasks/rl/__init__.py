@@ -42,7 +42,10 @@ def _refuse(stage: Stage, dag: Dag) -> None:
             " reference: null"
         )
     refuse_unserved_ports(stage, "reward.components", config.reward.ports, _ASKED)
-    players = dict(config.producer.players_asked)
+    players, instructor = dict(config.producer.players_asked), config.draw.instructions
+    if instructor is not None:
+        refuse_unserved_ports(stage, "draw.instructions", instructor.players_asked, {})
+        players |= instructor.players_asked
     refuse_unserved_ports(stage, "producer.roles", players, {"players": "sft.policy"})
 
 

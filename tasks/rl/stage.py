@@ -64,6 +64,9 @@ def run(
             " differed, or the rollouts of those that did were masked; take problems that it solves"
             " sometimes, a larger group_size, or a larger max_tokens if rl/rollouts_masked is not 0"
         )
+    instructed = state.rollouter.instructed
+    if instructed is not None:
+        instructed.leave_best(policy.tokenizer, note=context.note)
     save_policy(policy.model, policy.tokenizer, outputs["policy"])
     metrics = _finish(state, config, outputs)
     reason = state.stopping.reason if state.stopping else ""
@@ -81,6 +84,7 @@ def run(
         },
         "stopped": reason,
         "metrics": metrics,
+        **({"instructions": instructed.stream.told()} if instructed is not None else {}),
     }
     outputs["report"].write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
     return metrics

@@ -19,20 +19,23 @@ pytestmark = [pytest.mark.slow, pytest.mark.core]
 FOLDER = Path(__file__).parent / "plugins"
 # Stages of RL that play in the environment of a plug-in.
 PLAYING = {"rl_play", "rl_company", "rl_forgetful"}
+# All that score what a policy wrote.
+SCORING = {"probe", "preference", "rl", "rl_told", *PLAYING, "evaluate"}
 # Slot -> the first stages that run again when the plug-in's formula is edited.
 STAGES = {
     "source": {"synthesize"},
     "format": {"import_chats"},
     "teacher": {"synthesize"},
     # The rows of problems name all three: what scores answers to them has their code in its key.
-    "constraint": {"synthesize", "probe", "preference", "rl", *PLAYING, "evaluate"},
-    "extractor": {"synthesize", "probe", "preference", "rl", *PLAYING, "evaluate"},
-    "verifier": {"synthesize", "probe", "preference", "rl", *PLAYING, "evaluate"},
+    "constraint": {"synthesize", *SCORING},
+    "extractor": {"synthesize", *SCORING},
+    "verifier": {"synthesize", *SCORING},
     "filter": {"curate"},
     "pair_builder": {"preference"},
     "template": {"sft"},
     "row_loss": {"sft"},
     "problem_sampler": {"rl"},
+    "instructor": {"rl_told"},
     "environment": PLAYING,
     "player": {"rl_company"},
     "context_manager": {"rl_forgetful"},
@@ -205,6 +208,16 @@ def test_the_selection_says_what_is_learned_from(extended):
         assert paid.to_list() == [group["reward"].min(), group["reward"].max()]
 
 
+def test_the_instructor_stood_before_every_problem(extended):
+    from posttrain.learning.models.load import load_policy
+
+    tokenizer = load_policy(extended.root / "data" / "sft" / "policy").tokenizer
+    for row in table(extended, "rl_told/rollouts").to_dicts():
+        # Something fails in every step of so small a policy: then it is said once more.
+        told = "<bos>? " + " ".join(["Go."] * row["step"]) + "\n"
+        assert tokenizer.decode(row["token_ids"]).startswith(told)
+
+
 def test_the_environment_answered_and_its_words_bear_no_loss(extended):
     from posttrain.learning.models.load import load_policy
 
@@ -278,7 +291,7 @@ def test_another_verifier_runs_again_what_scores_and_no_training_before_it(exten
         assert plan["synthesize"].action == "run"
         records = extended.run()
         again = {name for name, record in records.items() if record.status == "succeeded"}
-        assert again == {"synthesize", "probe", "preference", "rl", *PLAYING, "evaluate"}
+        assert again == {"synthesize", *SCORING}
         assert table(extended, "curate/problems").equals(problems)
     finally:
         file.write_text(before)

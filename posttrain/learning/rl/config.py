@@ -127,11 +127,12 @@ class RlConfig(Schedulable):
     @property
     def owners(self) -> dict[str, str]:
         """Name the parts that give states of their own, by what a checkpoint calls the states."""
+        instructor = self.draw.instructions
         return {
             "curriculum": f"rl: {name_of(self.draw.sampler)}",
             "producer": f"rl: {name_of(self.producer)}",
             "reward": f"rl: {name_of(self.reward.combine)}",
-        }
+        } | ({} if instructor is None else {"instructions": f"rl: {name_of(instructor)}"})
 
     @property
     def part_metrics(self) -> dict[str, str]:
@@ -209,7 +210,7 @@ class RlConfig(Schedulable):
 
     def _of_parts(self) -> Iterator[PartMetric]:
         """What the parts of a run measure."""
-        return of_parts(self.algorithm, self.draw.sampler, self.reward, self.draw.select)
+        return of_parts(self.algorithm, self.draw, self.reward)
 
     def _refuse_schedules(self) -> None:
         # The numbers of this very config are schedules only after its validators.

@@ -7,6 +7,8 @@ from pydantic import Field, model_validator
 from posttrain.learning.curriculum.base import ProblemSampler
 from posttrain.learning.curriculum.registry import PROBLEM_SAMPLERS
 from posttrain.learning.curriculum.uniform import Uniform
+from posttrain.learning.rl.instructors.base import Instructor
+from posttrain.learning.rl.instructors.registry import INSTRUCTORS
 from posttrain.learning.rl.producers.base import Producer
 from posttrain.learning.rl.producers.plain import Plain
 from posttrain.learning.rl.producers.registry import PRODUCERS
@@ -34,6 +36,8 @@ class DrawConfig(StageConfig):
     most_of_one_answer: float = Field(default=1.0, gt=0.0, le=1.0)
     """Share of a step's problems of a source that may have one answer, as long as it has others;
     below 1, a policy that says the commonest one does not earn most."""
+    instructions: Annotated[Instructor, InSlot(INSTRUCTORS)] | None = None
+    """Which instruction stands before a problem, as its system prompt; none leaves it as it is."""
     max_rounds: int = Field(default=1, ge=1)
     """Rounds of sampling per step; above 1, groups without signal are made up for."""
     train_on: Literal["signal", "all"] = "all"

@@ -10,7 +10,14 @@ from posttrain.learning.rl.batch import informative_groups
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.metrics import CURRICULUM, SECONDS, alarms, describe, of_selection
+from posttrain.learning.rl.metrics import (
+    CURRICULUM,
+    INSTRUCTIONS,
+    SECONDS,
+    alarms,
+    describe,
+    of_selection,
+)
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.store import RolloutStore
 from posttrain.learning.training.generators import seed_torch
@@ -73,7 +80,7 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
 
         totals, generation = buffer.totals, buffer.close()
         # Only now everything is known of a group that a problem sampler may ask.
-        state.rollouter.observe(generation.groups)
+        state.rollouter.observe(generation.groups, step=generation.step)
         named = measure(generation, totals, config)
         named |= measure_curriculum(state, config)
         named |= state.schedules.metrics(step)
@@ -176,22 +183,28 @@ class _Saving:
 
 
 def measure_curriculum(state: RlState, config: RlConfig) -> dict[str, float]:
-    """Ask the problem sampler what it measures.
+    """Ask the problem sampler, and the instructor where there is one, what they measure.
 
     Args:
-        state: Of the run; its stream of problems answers.
-        config: Of the step; names the sampler.
+        state: Of the run; its streams answer.
+        config: Of the step; names the parts.
 
     Returns:
         Value by full name, such as those under ``rl/curriculum_``.
 
     Raises:
-        UserError: The sampler measures what its METRICS does not declare.
+        UserError: One measures what its METRICS does not declare.
 
     """
     sampler, found = config.draw.sampler, state.rollouter.stream.metrics()
     check_declared(found, sampler.metrics, part=name_of(sampler))
-    return {CURRICULUM + name: value for name, value in found.items()}
+    named = {CURRICULUM + name: value for name, value in found.items()}
+    instructor, instructed = config.draw.instructions, state.rollouter.instructed
+    if instructor is None or instructed is None:
+        return named
+    found = instructed.stream.metrics()
+    check_declared(found, instructor.METRICS, part=name_of(instructor))
+    return named | {INSTRUCTIONS + name: value for name, value in found.items()}
 
 
 def note_unmeasured(

@@ -14,6 +14,7 @@ from posttrain.learning.training.metrics import check_metric
 from posttrain.stage.slots import name_of
 
 if TYPE_CHECKING:
+    from posttrain.learning.rl.draw_config import DrawConfig
     from posttrain.learning.rl.rollout import Group, Rollout
     from posttrain.learning.training.curve import Curve
 
@@ -21,6 +22,8 @@ CURRICULUM = "rl/curriculum_"
 """Before the names of what a problem sampler measures."""
 OF_SELECTION = "selection_"
 """Before the names of what a selection measures."""
+INSTRUCTIONS = "rl/instructions_"
+"""Before the names of what an instructor measures."""
 OF_COMPONENTS = "reward/"
 """Before the names of reward components, and of what their combination measures."""
 FLAT_STEPS = 10
@@ -97,16 +100,14 @@ class PartMetric(NamedTuple):
     description: str
 
 
-def of_parts(
-    algorithm: Algorithm, sampler: ProblemSampler, reward: RewardStack, selection: Selection
-) -> Iterator[PartMetric]:
+def of_parts(algorithm: Algorithm, draw: "DrawConfig", reward: RewardStack) -> Iterator[PartMetric]:
     """Name what the parts of a run measure.
 
     Args:
         algorithm: Its regularizers measure.
-        sampler: Measures too; its names come after `CURRICULUM`.
+        draw: Its sampler measures, with names after `CURRICULUM`, and an instructor, with names
+            after `INSTRUCTIONS`; a selection may measure what it leaves out.
         reward: Its components are measured, and its combination may measure.
-        selection: May measure what it leaves out.
 
     Yields:
         One metric after the other; nothing keeps two parts from one name, which
@@ -116,8 +117,12 @@ def of_parts(
     for label, part in algorithm.regularizers.items():
         for own, name in algorithm.metric_names(label).items():
             yield PartMetric(f"rl/{name}", name_of(part), part.metrics[own])
+    sampler, instructor, selection = draw.sampler, draw.instructions, draw.select
     for name, description in sampler.metrics.items():
         yield PartMetric(CURRICULUM + name, name_of(sampler), description)
+    if instructor is not None:
+        for name, description in instructor.METRICS.items():
+            yield PartMetric(INSTRUCTIONS + name, name_of(instructor), description)
     for name, component in reward.components.items():
         of, kind = f"rl/{OF_COMPONENTS}{name}", name_of(component)
         yield PartMetric(of, kind, f"mean score of {name}, of those that it judged")

@@ -14,6 +14,7 @@ from posttrain.learning.curriculum.start import start_sampler, with_room
 from posttrain.learning.rl.batch import informative_groups
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation, numbers_of_the_draw
+from posttrain.learning.rl.instructed import Instructed, start_instructed
 from posttrain.learning.rl.producers.base import (
     Production,
     SamplingRound,
@@ -58,6 +59,8 @@ class Rollouter:
     production: Production
     seed: int
     """Seed of the run."""
+    instructed: Instructed | None = None
+    """What stands before the problems, where the recipe has something stand there."""
 
     def generate(self, step: int, config: RlConfig, *, version: int) -> Generation:
         """Produce what one step will learn from, with the present policy.
@@ -125,6 +128,8 @@ class Rollouter:
             What rollouts are to be made of; no problem where there is none left.
 
         """
+        if self.instructed is not None and not rounds:
+            self.instructed.renew(step, config, version=version)
         chosen = list(self.stream.draw(wanted, seed=self.seed, step=step, without=without))
         _refuse_draw(chosen, wanted, without=without, sampler=config.draw.sampler, of=self.problems)
         # The first round's seed is that of a step without further ones.
@@ -137,7 +142,10 @@ class Rollouter:
             seed=purpose_seed(self.seed, *purpose),
         )
         problems = [self.problems[each] for each in chosen]
-        prompts = [self.prompts[each] for each in chosen]
+        if self.instructed is None:
+            prompts = [self.prompts[each] for each in chosen]
+        else:
+            prompts = self.instructed.put_before(problems, step=step)
         at = SamplingRound(step, params, first_group, version)
         return Draft(config, chosen, problems, prompts, at)
 
@@ -157,10 +165,18 @@ class Rollouter:
         groups = self._rewarded(draft, made)
         return self._selected(groups, config, step=draft.at.step, rounds=1)
 
-    def observe(self, groups: Sequence[Group]) -> None:
-        """Let the stream of problems know what became of the groups of one step."""
+    def observe(self, groups: Sequence[Group], *, step: int) -> None:
+        """Let the stream of problems, and the instructions, know what became of a step.
+
+        Args:
+            groups: All of it, trained on or not.
+            step: The 0-based step.
+
+        """
         place = {prompt.id: index for index, prompt in enumerate(self.prompts)}
         self.stream.observe([result_of(group, place[group[0].problem_id]) for group in groups])
+        if self.instructed is not None:
+            self.instructed.observe(groups, step=step)
 
     def _rewarded(self, draft: Draft, made: Sequence[Group]) -> list[Group]:
         if len(made) != len(draft.problems) or not all(made):
@@ -207,14 +223,13 @@ def start_rollouter(
         sources=draw.sources,
         most_of_one_answer=draw.most_of_one_answer,
     )
-    return Rollouter(
-        problems=problems_of(pool.problems),
-        prompts=prompts,
-        stream=stream,
-        bench=bench,
-        production=start_producer(config.producer, bench),
-        seed=context.seed,
-    )
+    problems, production = problems_of(pool.problems), start_producer(config.producer, bench)
+    instructed = None
+    if draw.instructions is not None:
+        instructed = start_instructed(
+            draw.instructions, problems, prompts, bench, production, seed=context.seed
+        )
+    return Rollouter(problems, prompts, stream, bench, production, context.seed, instructed)
 
 
 def _refuse_draw(

@@ -76,6 +76,7 @@ class RlState:
             "critic": passes.critic,
             "stopping": self.stopping,
             "best": self.best,
+            "instructions": self.rollouter.instructed,
             # Numbers that go by the step alone have no state.
             "schedules": self.schedules if self.schedules.followed else None,
         }

@@ -179,3 +179,11 @@ def rstar2_agent(rows: FormulaRollouts) -> Tensor:
     """GRPO over the tokens of what was kept, which is all that the statistics know."""
     a = rows.standardized(plus=1e-6)
     return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.28))
+
+
+def inspo(rows: FormulaRollouts) -> Tensor:
+    """GRPO behind whichever instruction a question had: which one is in no loss."""
+    a = rows.standardized()
+    return rows.over_answers(
+        lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2) + 0.001 * rows.k3(i)
+    )

@@ -1,0 +1,1 @@
+"""Instructors: which instruction stands before a problem, one way a file."""
