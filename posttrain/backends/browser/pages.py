@@ -149,6 +149,8 @@ class Pages:
             attached = self._call("Target.attachToTarget", targetId=target, flatten=True)
             session = str(attached["sessionId"])
             self._call("Page.enable", session)
+            # One page alone has the focus, and what waits for it would not hear of it in others.
+            self._call("Emulation.setFocusEmulationEnabled", session, enabled=True)
             self._call("Page.navigate", session, url=address)
             self._until("Page.loadEventFired", session)
             self._sessions[address] = (target, session)

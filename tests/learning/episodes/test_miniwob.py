@@ -66,14 +66,24 @@ def test_the_script_solves_every_task(task):
 
 
 def test_a_page_that_was_used_is_as_one_that_was_just_opened():
-    # What episodes before it did to the page must not be seen by one that comes after them.
-    def all_played(seeds):
-        return [[played(task, seed, by="random_move") for seed in seeds] for task in TASKS[::2]]
+    # What episodes before it did to the page must not be seen by one that comes after them, and
+    # which other pages are open must not count.
+    tasks = ("choose-list", "click-checkboxes", "enter-text", "focus-text-2")
 
-    used = all_played((1, 2))
-    assert all_played((1, 2)) == used
+    def all_played(seeds, tasks):
+        return {task: [played(task, seed, by="random_move") for seed in seeds] for task in tasks}
+
+    used = all_played((3, 1), tasks)
     pages.close()
-    assert all_played((2,)) == [last for _, *last in used]
+    assert all_played((1,), reversed(tasks)) == {task: [last] for task, (_, last) in used.items()}
+
+
+def test_every_page_has_the_focus_and_none_what_was_typed_in_an_episode_before():
+    world, prompt, first = begun("focus-text-2", 1)
+    begun("enter-text", 2)  # A page that was opened later, and has the focus of a window.
+    assert said(world, first, "type 3 x").earned == {}  # To type is to focus, and 3 was wrong.
+    assert world.pose(Random(1)).prompt == prompt
+    assert said(world, first, "click 2").earned == {"policy": 1.0}
 
 
 def test_episodes_that_share_a_page_do_not_see_each_other():

@@ -294,6 +294,9 @@ _SCRIPT = """(seed, acts, letters) => {
     Math.seedrandom(seed);
     core.startEpisodeReal();
     document.querySelectorAll('select').forEach(each => delete each.dataset.chosen);
+    // Some pages keep their fields, with what was typed.
+    document.querySelectorAll('input:not([type=radio]):not([type=checkbox]), textarea')
+      .forEach(each => { each.value = each.defaultValue; });
     before.forEach(act);
   }
   const wrong = last.some(each => !act(each));
