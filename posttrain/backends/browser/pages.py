@@ -52,7 +52,7 @@ _SWITCHES = (
     "--lang=en-US",
     "--renderer-process-limit=1",
 )
-# As a stage that declares none sees them, so that dates and texts of a page are the same anywhere.
+# As a stage that declares nothing sees them: a page has the same dates and texts anywhere.
 _FIXED = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 # The shell outlives the browser, however that ends, and removes its folder.
 _LINE = '"$@" about:blank; rm -rf "$0"'
