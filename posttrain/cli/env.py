@@ -1,6 +1,7 @@
 """`posttrain env`: environments and worlds, what they are, and how an episode in one goes."""
 
 import json
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,6 +50,11 @@ class ListedEnvironment(NamedTuple):
     """`no` where a clock or a network has a say: its episodes are not played again."""
 
 
+_verbose_option = click.option(
+    "-v", "--verbose", is_flag=True, help="Of an error in a world, all calls that led to it."
+)
+
+
 @click.group(cls=DocumentedGroup)
 def env() -> None:
     """List environments and worlds, show what an episode is like, and play one yourself.
@@ -85,15 +91,11 @@ def list_(tsv: bool) -> None:
         ("environment", "answers what a policy says of problems from elsewhere"),
     ):
         console.print(f"[bold]{sort}[/]  {about}")
-        table = plain_table("kind", "what", "size", "needs", unbroken=("kind",))
+        table = plain_table("kind", "what", unbroken=("kind",))
         table.padding = (0, 2, 0, 0)
-        table.columns[1].min_width = 36
         for each in listed:
             if each.sort == sort:
-                lacks = f"\n[red]{escape(each.missing)}[/]" if each.missing else ""
-                needs = f"{escape(each.needs)}{lacks}"
-                what = escape(each.what) + ("" if each.exact == "yes" else f"\n[dim]{INEXACT}[/]")
-                table.add_row(f"  {each.kind}", what, escape(each.size), needs)
+                table.add_row(f"  {each.kind}", "\n".join(_told(each)))
         console.print(table)
         console.print()
 
@@ -102,7 +104,8 @@ def list_(tsv: bool) -> None:
 @click.argument("name")
 @_seed_option
 @_settings_option
-def show(name: str, seed: int, settings: Sequence[str]) -> None:
+@_verbose_option
+def show(name: str, seed: int, settings: Sequence[str], verbose: bool) -> None:
     """Show the settings of NAME, a problem, and an episode that its script plays, turn by turn.
 
     Behind a turn stand what it earned and the key of the situation in which it was spoken: turns
@@ -115,7 +118,7 @@ def show(name: str, seed: int, settings: Sequence[str]) -> None:
     """
     from posttrain.cli.env_played import print_script, print_settings
 
-    with _found(name, settings, seed=seed) as environment:
+    with _found(name, settings, verbose=verbose) as environment:
         print_settings(environment)
         if hasattr(environment, "pose"):
             click.echo()
@@ -155,7 +158,10 @@ def show(name: str, seed: int, settings: Sequence[str]) -> None:
     type=click.Path(path_type=Path),
     help="Play the lines of this file, one a turn.",
 )
-def play(name: str, seed: int, settings: Sequence[str], role: str, **players: Any) -> None:
+@_verbose_option
+def play(
+    name: str, seed: int, settings: Sequence[str], role: str, verbose: bool, **players: Any
+) -> None:
     r"""Play an episode in the world NAME, or watch one.
 
     You read what the role reads, and write a line a turn; one that ends with a backslash goes on in
@@ -178,7 +184,7 @@ def play(name: str, seed: int, settings: Sequence[str], role: str, **players: An
         raise UserError(f"{named[0]} and {named[1]} each say who plays; leave one of them out")
     if policy is not None and role != "policy":
         raise UserError("--policy plays the role policy; leave --role out")
-    with _found(name, settings, seed=seed) as environment:
+    with _found(name, settings, verbose=verbose) as environment:
         world = _world(environment)
         if policy is not None:
             env_played.print_policy(world, policy, seed=seed, temperature=players["temperature"])
@@ -201,9 +207,10 @@ def _offered() -> "Iterator[Mapping[str, type[Environment]]]":
 
 
 @contextmanager
-def _found(name: str, settings: Sequence[str], *, seed: int) -> "Iterator[Environment]":
-    """An environment with settings; one that needs what is not here is refused."""
+def _found(name: str, settings: Sequence[str], *, verbose: bool) -> "Iterator[Environment]":
+    """An environment with settings, if all that it needs is here; what it raises is a sentence."""
     from posttrain.learning.episodes.posed import lacking
+    from posttrain.stage.started import traced_to_part
 
     with _offered() as offered:
         if name not in offered:
@@ -215,7 +222,18 @@ def _found(name: str, settings: Sequence[str], *, seed: int) -> "Iterator[Enviro
                 f"{name} needs {missing[0].what}, which is not here; run: {missing[0].remedy}"
             )
         values = dict(_setting(each) for each in settings)
-        yield part.parse({**values, "kind": name}, where=name)
+        environment = part.parse({**values, "kind": name}, where=name)
+        try:
+            yield environment
+        except UserError:
+            raise
+        except Exception as error:
+            if (said := traced_to_part(error)) is None:
+                raise
+            if verbose:
+                click.echo(traceback.format_exc(), err=True)
+            shown = "" if verbose else " (-v shows the calls that led to it)"
+            raise UserError(f"{said}; correct that line{shown}") from error
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -239,9 +257,23 @@ def _world(environment: "Environment") -> "World":
     return environment
 
 
+def _told(each: ListedEnvironment) -> Iterator[str]:
+    """What the list says of one, a line each: four columns would be too narrow to read."""
+    yield escape(each.what)
+    if each.size:
+        yield f"[dim]size: {escape(each.size)}[/]"
+    if each.needs:
+        yield f"[dim]needs: {escape(each.needs)}[/]"
+    if each.missing:
+        yield f"[red]not here; run: {escape(each.missing)}[/]"
+    if each.exact == "no":
+        yield f"[dim]{INEXACT}[/]"
+
+
 def _listed(kind: str, part: "type[Environment]") -> ListedEnvironment:
-    from posttrain.learning.episodes.posed import extra_of, lacking
+    from posttrain.learning.episodes.posed import lacking
     from posttrain.pipeline.slots import first_sentence
+    from posttrain.stage.extras import extra_of
 
     extras = [(each, extra_of(each)) for each in sorted(part.PACKAGES)]
     packages = [f"posttrain[{extra}]" if extra else each for each, extra in extras]

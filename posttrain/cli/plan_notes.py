@@ -13,7 +13,7 @@ from posttrain.learning.training.lengths import row_limit_told
 from posttrain.pipeline.connected_verifiers import without_port
 from posttrain.pipeline.execution.session import Session
 from posttrain.pipeline.plan import Decision
-from posttrain.pipeline.programs import absent_programs, programs_of
+from posttrain.pipeline.programs import absent_packages, absent_programs, programs_of
 from posttrain.pipeline.verifiers import VERIFIES
 from posttrain.stage.config import StageConfig, configs_in
 from posttrain.stage.hashing import canonical_json
@@ -56,7 +56,8 @@ def _of_values(session: Session) -> Iterator[str]:
         if session.recipe.run.device == "cpu" and stage.resources.processes > cores:
             yield f"{name} asks for {stage.resources.processes} processes on {cores} cores"
     yield from filter(None, (disagreement(session.dag), several_environments(session.dag)))
-    for what, line in absent_programs(programs_of(session.dag)):
+    absent = chain(absent_packages(session.dag), absent_programs(programs_of(session.dag)))
+    for what, line in absent:
         yield f"{what}; run: {line}"
 
 

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from posttrain.pipeline.connected_verifiers import connect_verifiers
 from posttrain.pipeline.flow import load_task
+from posttrain.pipeline.posed_problems import refuse_other_worlds
 from posttrain.pipeline.recipe_file import NO_STAGES, is_stage_name
 from posttrain.pipeline.recipe_method import refuse_section_of_method
 from posttrain.pipeline.recipe_values import RecipeValues
@@ -111,6 +112,7 @@ class FlowBuilder:
         _refuse_odd_seeds(self._dag)
         connect_verifiers(self._dag)
         self._dag.check()
+        refuse_other_worlds(self._dag)
         refuse_other_tokenizers(self._dag)
         if len(self._dag.stages) > flows_own:
             # What a recipe adds is told of where it runs, and not behind all that the flow has.

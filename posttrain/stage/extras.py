@@ -1,5 +1,7 @@
 """Packages that some parts need and most do without: how they are installed."""
 
+import importlib.metadata
+
 
 def extra_line(extra: str) -> str:
     """Write the command that installs an extra, in a clone and in any other project alike.
@@ -15,3 +17,50 @@ def extra_line(extra: str) -> str:
 
     """
     return f"pip install 'posttrain[{extra}]'"
+
+
+def extra_of(package: str) -> str:
+    """Name the extra of posttrain that brings a package along; empty if none.
+
+    >>> extra_of("ray"), extra_of("numpy")
+    ('ray', '')
+
+    Args:
+        package: Its name in a registry.
+
+    Returns:
+        The extra, without that of the tests.
+
+    """
+    for line in importlib.metadata.requires("posttrain") or ():
+        requirement, _, marker = line.partition(";")
+        name, _, _ = requirement.partition("[")
+        for sign in "<>=!~ ":
+            name = name.partition(sign)[0]
+        extra = marker.partition("extra ==")[2].strip(" \"'")
+        if name.lower() == package.lower() and extra and extra != "test":
+            return extra
+    return ""
+
+
+def package_line(package: str) -> str:
+    """Write the command that installs a package: by its extra, or by itself.
+
+    Args:
+        package: Its name in a registry.
+
+    Returns:
+        A line for a shell.
+
+    """
+    extra = extra_of(package)
+    return extra_line(extra) if extra else f"pip install {package}"
+
+
+def is_installed(package: str) -> bool:
+    """Tell whether a package is there; nothing is imported."""
+    try:
+        importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

@@ -51,6 +51,19 @@ def traced(error: BaseException) -> str:
         method, is innermost.
 
     """
+    return traced_to_part(error) or f"{type(error).__name__}: {error}"
+
+
+def traced_to_part(error: BaseException) -> str | None:
+    """Say which part raised an error, and in which line, as `traced` does.
+
+    Args:
+        error: What was caught, with its traceback.
+
+    Returns:
+        `slot.kind raised TypeName: message (file:line)`; None where no part did.
+
+    """
     said = f"{type(error).__name__}: {error}"
     frames = [
         (frame.f_locals.get("self"), frame.f_code.co_filename, line)
@@ -61,7 +74,7 @@ def traced(error: BaseException) -> str:
         if (part := _part_behind(owner)) is not None:
             line = [line for _, other, line in frames[place:] if other == file][-1]
             return f"{name_of(part)} raised {said} ({shown(Path(file))}:{line})"
-    return said
+    return None
 
 
 def _part_behind(owner: object) -> Part | None:

@@ -94,3 +94,60 @@ def test_what_is_wrong_is_a_sentence(env, words, sentence):
     assert ended.returncode == 2
     assert sentence in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+OWN = '''
+from typing import ClassVar, Literal
+from posttrain.learning.episodes.environments.base import POLICY, Ask, Situation
+from posttrain.learning.episodes.worlds.base import Posed, World
+
+class Parrot(World):
+    """Say it again."""
+    SIZES: ClassVar[tuple[str, ...]] = ()
+    kind: Literal["parrot"] = "parrot"
+    def pose(self, draw):
+        return Posed("say a", {"want": "a"})
+    def begin(self, facts, seed):
+        return Situation({**facts}, (Ask(POLICY),), key="only")
+    def step(self, state, acts, seed):
+        return Situation(state, earned={POLICY: float(acts[0].text == state["want"])})
+    def best_move(self, state, role, draw):
+        return state["want"]
+    def random_move(self, state, role, draw):
+        return draw.choice("ab")
+
+PARTS = {"environment": {"parrot": Parrot}}
+'''
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Write the recipe's own world, with one of its lines replaced."""
+
+    def write(old="", new=""):
+        assert old in OWN
+        file = tmp_path / "own_world.py"
+        (tmp_path / ".dvc").mkdir(exist_ok=True)
+        file.write_text(OWN.replace(old, new) if old else OWN)
+        (tmp_path / "recipe.yaml").write_text("flow: flows.play\nformat: 3\nplugins: [own_world]\n")
+        return 1 + OWN.partition(old)[0].count("\n") if old else 0
+
+    return write
+
+
+def test_a_bug_in_a_world_of_ones_own_is_a_sentence_with_its_line(env, own):
+    line = own('text == state["want"]', 'text == state["wnt"]')
+    said = f"error: environment.parrot raised KeyError: 'wnt' (own_world.py:{line})"
+    for verb in ("show", "play --by script"):
+        ended = env(*verb.split(), "parrot")
+        assert (ended.returncode, ended.stderr.startswith(said)) == (2, True), ended.stderr
+        assert "Traceback" not in ended.stderr
+    assert "Traceback" in env("show", "parrot", "-v").stderr
+
+
+def test_the_list_fits_a_terminal_of_eighty_columns(env, own):
+    own()
+    lines = env("list").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "  parrot" in {line[:8] for line in lines}
+    assert any(line.strip() == "size: items, wished, turns" for line in lines)

@@ -1,8 +1,11 @@
 """What the plan knows of environments: samples that nobody may train on, and stages that differ."""
 
+from pathlib import Path
+
 import pytest
 
 from posttrain.cli.plan_notes import several_environments
+from posttrain.pipeline.recipe import load_recipe
 from posttrain.stage.errors import UserError
 from posttrain.stage.spec import ArtifactKind, Dag, Reference, Stage
 from tasks.evaluate import TASK as EVALUATE
@@ -59,3 +62,51 @@ def test_stages_that_play_in_different_environments_are_named():
 def test_who_asks_once_plays_in_no_other_environment(producer):
     flow = dag(stage("probe", PROBE), stage("rl", RL, producer=producer), stage("ev", EVALUATE))
     assert several_environments(flow) is None
+
+
+GUESS = "{kind: world, name: g, world: {kind: guess, size: 8}}"
+
+
+@pytest.fixture
+def told(tmp_path):
+    """What is refused of a recipe that plays: its source, and the environments of its stages."""
+
+    def resolve(source, playing, evaluated):
+        if "{" not in playing:
+            playing = f"{{kind: episodes, environment: {playing}}}"
+        (tmp_path / "recipe.yaml").write_text(
+            f"flow: flows.play\nformat: 3\nsynthesize: {{sources: [{source}]}}\n"
+            f"rl: {{producer: {playing}}}\nevaluate: {{environment: {evaluated}}}\n"
+        )
+        (tmp_path / "j.jsonl").write_text('{"prompt": "p", "answer": "1", "solution": "1"}\n')
+        try:
+            load_recipe(tmp_path).resolve(Path(__file__).parents[2])
+        except UserError as refused:
+            return str(refused)
+        return ""
+
+    return resolve
+
+
+def test_problems_of_a_world_are_played_in_that_world(told):
+    whose = "rl attempts problems of source 'g' of synthesize"
+    assert told(GUESS, "doors", "guess") == (
+        f"rl.producer.environment: {whose}, which the world guess has posed, and doors plays those"
+        " that it posed itself; name guess there, or take {kind: world, world: doors} as the source"
+    )
+    assert told(GUESS, "{kind: plain}", "guess") == (
+        f"rl.producer.environment: {whose}, and what is said of these only their world can judge;"
+        " name the world guess there, not single"
+    )
+    # What no world posed none can begin; what stands in a file only its rows tell.
+    gym = "{kind: reasoning_gym, name: chain_sum}"
+    assert "which no world has posed" in told(gym, "guess", "single")
+    assert told("{kind: jsonl, name: j, path: j.jsonl, verifier: played}", "guess", "guess") == ""
+
+
+def test_a_world_is_set_in_the_source_alone(told):
+    assert told(GUESS, "guess", "{kind: guess, size: 9}") == (
+        "evaluate.environment.size: 9 would change nothing, as a problem brings along what its"
+        " world was set to; leave it out, or set it in source 'g' of synthesize"
+    )
+    assert told(GUESS, "guess", "{kind: guess, size: 8}") == ""

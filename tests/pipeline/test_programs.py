@@ -10,6 +10,7 @@ from posttrain.backends.sandbox import launch
 from posttrain.cli.main import cli
 from posttrain.operations.maintenance.checks import machine as checks
 from posttrain.operations.maintenance.checks.finding import CheckScope
+from posttrain.pipeline import programs
 from posttrain.pipeline.programs import absent_programs, programs_of
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.stage.errors import UserError
@@ -95,3 +96,17 @@ def test_plan_names_what_is_missing(project, monkeypatch):
     line = "note: synthesize needs iverilog, which is not installed; run: apt-get install iverilog"
     assert line in said.splitlines()
     assert launch.BUBBLEWRAP not in said
+
+
+def test_plan_names_a_package_that_a_world_needs(project, monkeypatch):
+    monkeypatch.chdir(project("numeric"))
+    recipe = RECIPE.partition("  - {kind")[0] + "  - {kind: world, world: facts}\n"
+    recipe = recipe.replace("post_training", "play")
+    Path("recipe.yaml").write_text(
+        recipe
+        + "rl: {producer: {kind: episodes, environment: facts}}\nevaluate: {environment: facts}\n"
+    )
+    monkeypatch.setattr(programs, "is_installed", lambda name: name != "bm25s")
+    told = CliRunner().invoke(cli, ["plan"]).output.splitlines()
+    line = "note: synthesize needs bm25s, which is not installed; run: pip install"
+    assert [each for each in told if each.startswith(line)], told

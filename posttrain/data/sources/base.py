@@ -68,6 +68,16 @@ class Source(Part):
         """Name what is fetched from outside, as the schedule watches it, if anything."""
         return None
 
+    def poses(self) -> tuple[Part, ...] | None:
+        """Name the worlds that posed its problems.
+
+        Returns:
+            Worlds with their settings, none where no world did; None where only rows can tell, as
+            those of a file.
+
+        """
+        return None if self.local_path() or self.fetched() else ()
+
     def reaches(self) -> frozenset[str]:
         """Connect to a hub where something is fetched."""
         return frozenset({"hub"} if self.fetched() else ())

@@ -89,6 +89,10 @@ class WorldSource(Source):
             )
         return self
 
+    def poses(self) -> tuple[Part, ...]:
+        """Name the world, once for every level; see `Source.poses`."""
+        return tuple(self._worlds())
+
     def check(self) -> None:
         """Refuse a level that the world refuses; see `Source.check`."""
         self._worlds()

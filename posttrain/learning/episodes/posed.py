@@ -1,6 +1,5 @@
 """Who plays a world without a model: its script, and its random player."""
 
-import importlib.metadata
 import json
 import shutil
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from posttrain.learning.episodes.environments.base import POLICY, Environment, E
 from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
 from posttrain.learning.episodes.script import Speak
 from posttrain.learning.episodes.worlds.base import World
-from posttrain.stage.extras import extra_line
+from posttrain.stage.extras import is_installed, package_line
 from posttrain.stage.seeds import stable_seed
 
 if TYPE_CHECKING:
@@ -90,31 +89,9 @@ def lacking(part: type[Environment]) -> tuple[Lacking, ...]:
         for name, remedy in part.PROGRAMS.items()
         if shutil.which(name) is None
     ]
-    absent = [name for name in sorted(part.PACKAGES) if not _is_installed(name)]
-    extras = [(name, extra_of(name)) for name in absent]
     packages = [
-        Lacking(name, extra_line(extra) if extra else f"pip install {name}")
-        for name, extra in extras
+        Lacking(name, package_line(name))
+        for name in sorted(part.PACKAGES)
+        if not is_installed(name)
     ]
     return (*packages, *programs)
-
-
-def extra_of(package: str) -> str:
-    """Name the extra of posttrain that brings a package along; empty if none."""
-    for line in importlib.metadata.requires("posttrain") or ():
-        requirement, _, marker = line.partition(";")
-        name, _, _ = requirement.partition("[")
-        for sign in "<>=!~ ":
-            name = name.partition(sign)[0]
-        extra = marker.partition("extra ==")[2].strip(" \"'")
-        if name.lower() == package.lower() and extra and extra != "test":
-            return extra
-    return ""
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True

@@ -31,7 +31,7 @@ _OPENS = re.compile(r"([A-Za-z_][\w.-]*)\(")
 
 
 class Mcp(Environment):
-    """ToolAnswer calls of an MCP server's tools at the end of a turn; a turn without one is last.
+    """Answer calls of an MCP server's tools at the end of a turn; a turn without one is last.
 
     A call is `name({"key": value})`, or its values in the order of the tool's schema, as JSON:
     `name(12, "a")`; what a tool takes that takes one text may stand without quotes. What a tool

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from posttrain.data.schemas import Problem
+    from posttrain.learning.episodes.environments.base import Environment
     from posttrain.learning.episodes.players.base import PlayBench
     from posttrain.learning.models.load import Policy
     from posttrain.learning.rl.rewarder import Rewarder
@@ -122,6 +123,10 @@ class Producer(Part):
     def players_asked(self) -> Mapping[str, str]:
         """The ports, such as `players.start`, that it asks for checkpoints -> who asks."""
         return {}
+
+    def played_in(self) -> "Environment | None":
+        """Name what answers the policy; None where that is not known beforehand."""
+        return None
 
     def start(self, bench: Workbench) -> Production:
         """Begin a run with an engine, a rewarder and the policy's tokenizer."""

@@ -42,6 +42,10 @@ class Episodes(Producer, PlayConfig, Schedulable):
         """What its roles ask; see `Producer.players_asked`."""
         return self.checkpoints_asked
 
+    def played_in(self) -> Environment:
+        """Its environment; see `Producer.played_in`."""
+        return self.environment
+
     def start(self, bench: Workbench) -> Production:
         """Begin a run, if the policy's template writes turns as they were drawn."""
         from posttrain.learning.episodes.append import refuse_rewriting

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from posttrain.learning.episodes.environments.single import Single
 from posttrain.learning.rl.producers.base import Producer, Production, SamplingRound, Workbench
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
+    from posttrain.learning.episodes.environments.base import Environment
     from posttrain.learning.rl.rollout import Group
     from posttrain.learning.rollouts.engines.base import Prompt
 
@@ -16,6 +18,10 @@ class Plain(Producer):
     """Sample a group of answers to every problem, each by the policy alone."""
 
     kind: Literal["plain"] = "plain"
+
+    def played_in(self) -> "Environment":
+        """Nothing answers; see `Producer.played_in`."""
+        return Single()
 
     def start(self, bench: Workbench) -> Production:
         """Begin a run."""

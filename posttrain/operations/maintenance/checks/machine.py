@@ -11,7 +11,7 @@ from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.maintenance.reading import ledger_as_it_is
 from posttrain.pipeline.hermetic.landlock import SINCE
 from posttrain.pipeline.hermetic.process import ISOLATION, holds_here, isolation
-from posttrain.pipeline.programs import absent_programs, programs_of
+from posttrain.pipeline.programs import absent_packages, absent_programs, programs_of
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.provenance.git import ask_git
 from posttrain.provenance.ledger import Ledger
@@ -121,10 +121,11 @@ def programs(place: CheckScope) -> Iterator[Finding]:
     if not (place.project / RECIPE_FILE).is_file():
         return
     try:
-        needed = programs_of(load_recipe(place.project).resolve(place.project))
+        dag = load_recipe(place.project).resolve(place.project)
     except UserError:  # what is wrong with a recipe, plan and run say
         return
-    absent = list(absent_programs(needed))
+    needed = programs_of(dag)
+    absent = [*absent_packages(dag), *absent_programs(needed)]
     for what, line in absent:
         yield Finding("programs", "warning", what, line)
     if not needed or absent:
