@@ -30,7 +30,7 @@ class TurnInformationGainComponent(Component):
     model: str
     """Name under `inputs.references` of the model that is asked."""
     fact: str = ""
-    """What of a world's problem is its answer, such as `hidden`; a problem that has no such fact is
+    """What of a world's problem is its answer, such as `answer`; a problem that has no such fact is
     asked about by its answer as it stands."""
 
     def ports(self) -> Sequence[str]:
