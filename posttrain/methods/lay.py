@@ -17,6 +17,8 @@ def laid_over(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
     {'steps': 3, 'optimization': {'learning_rate': 0.0001}}
     >>> laid_over({"part": {"kind": "a", "x": 1}}, {"part": {"kind": "b"}})
     {'part': {'kind': 'b'}}
+    >>> laid_over({"part": {"kind": "a", "x": 1}}, {"part": "a"})
+    {'part': {'kind': 'a', 'x': 1}}
 
     Args:
         under: What holds where the other says nothing.
@@ -31,6 +33,9 @@ def laid_over(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
         below = laid.get(name)
         if isinstance(value, Mapping) and isinstance(below, Mapping) and _same(below, value):
             laid[name] = laid_over(below, value)
+        elif isinstance(below, Mapping) and value is not None and value == below.get("kind"):
+            # A kind alone is short for {kind: ...}, and chooses the part that is there.
+            continue
         else:
             laid[name] = value
     return laid

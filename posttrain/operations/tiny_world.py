@@ -4,7 +4,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
 
 from posttrain.learning.episodes.environments.base import (
     POLICY,
@@ -21,6 +24,7 @@ from posttrain.pipeline.recipe_method import task_parameters
 from posttrain.pipeline.stage_section import inputs_by_port, port_of
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.schedule import Schedulable
 from posttrain.stage.spec import ArtifactKind, Task
 
 if TYPE_CHECKING:
@@ -54,32 +58,56 @@ _TAUGHT = ("#### 1", "so #### 2", "2", "#### 1\nconfidence: .9")
 _RIGHT = ("#### {}", "#### {}\nconfidence: .9")
 
 
-class Tries(Environment):
-    """Ask three times; each answer that ends as the problem's earns a third."""
+class Tries(Environment, Schedulable):
+    """Ask three times; each answer that ends as the problem's earns a third.
+
+    Further roles hear what the policy said, and it hears them; they earn as it does.
+    """
 
     kind: Literal["tries"] = "tries"
+    peers: tuple[str, ...] = ()
+    """Further roles that it asks."""
+    noise: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Probability that right is told as wrong, and wrong as right."""
 
     def start(self, problem: "Problem", seed: int) -> Situation:  # noqa: ARG002 - see the base
         """Ask; see `Environment.start`."""
-        state = {"answer": problem.answer, "left": 3, "right": 0}
+        state = {"answer": problem.answer, "left": 3, "right": 0, "told": ""}
         return Situation(state, (Ask(POLICY),), key="3/0")
 
-    def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:  # noqa: ARG002
+    def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:
         """Say whether it was right, and ask again; see `Environment.step`."""
-        said = acts[0].text.rstrip()
-        right = said.endswith(state["answer"])
-        after = {**state, "left": state["left"] - 1, "right": state["right"] + right}
-        asks = (Ask(POLICY, (Told("user", "12"[right]),)),) if after["left"] else ()
-        earned, facts = {POLICY: right / 3}, {"tool_errors": float("####" not in said)}
-        return Situation(after, asks, earned, f"{after['left']}/{after['right']}", facts)
+        right = {act.role: act.text.rstrip().endswith(state["answer"]) for act in acts}
+        earned = {role: each / 3 for role, each in right.items()}
+        if POLICY not in right:
+            heard = " ".join([state["told"], *(act.text.strip() for act in acts)])
+            return Situation(state, (Ask(POLICY, (Told("user", heard),)),), earned, _place(state))
+        told = "12"[right[POLICY] ^ (Random(seed).random() < self.noise)]
+        left, solved = state["left"] - 1, state["right"] + right[POLICY]
+        after = {**state, "left": left, "right": solved, "told": told}
+        facts = {"tool_errors": float("####" not in acts[0].text)}
+        asked = (*(Ask(peer, (Told("user", acts[0].text or "?"),)) for peer in self.peers),)
+        asks = (asked or (Ask(POLICY, (Told("user", told),)),)) if left else ()
+        return Situation(after, asks, earned, f"{_place(after)}{'/heard' * bool(asked)}", facts)
+
+    def unbound(self, state: EpisodeState, role: str, draw: Random) -> str:  # noqa: ARG002
+        """Say one of the two answers; see `Environment.unbound`."""
+        return draw.choice("12")
+
+    def roles_asked(self) -> frozenset[str]:
+        """Name the peers; see `Environment.roles_asked`."""
+        return frozenset(self.peers)
 
 
-_PLAYED: Mapping[str, Mapping[str, Any]] = {"episodes": {"environment": Tries(), "most_turns": 3}}
-"""What lies under the settings of a producer that plays, by its kind."""
+def _place(state: EpisodeState) -> str:
+    return f"{state['left']}/{state['right']}"
 
 
 def playing(said: Mapping[str, Any]) -> dict[str, Any]:
     """Give a section's settings with something to play, where its producer plays.
+
+    Whatever environment it names, `Tries` stands for it: with the settings of it that it has too,
+    and with the roles that somebody is named for.
 
     Args:
         said: Settings of a section.
@@ -91,7 +119,14 @@ def playing(said: Mapping[str, Any]) -> dict[str, Any]:
     producer = said.get("producer")
     if not isinstance(producer, Mapping):
         return dict(said)
-    return {**said, "producer": {**_PLAYED.get(producer.get("kind", ""), {}), **producer}}
+    if producer.get("kind") != "episodes":
+        return dict(said)
+    named, peers = producer.get("environment"), [*(producer.get("roles") or ())]
+    settings = named if isinstance(named, Mapping) else {}
+    kept = {name: settings[name] for name in settings if name in Tries.model_fields}
+    played = Tries.parse({**kept, "kind": "tries", "peers": peers}, where="environment")
+    rounds = 5 if peers else 3
+    return {**said, "producer": {"most_turns": rounds, **producer, "environment": played}}
 
 
 class NotInTinyWorldError(UserError):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self, cast
 
@@ -14,12 +15,32 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import canonical_json
 from posttrain.stage.seeds import stable_seed
 from posttrain.stage.slots import InSlot, Part
+from posttrain.stage.steady import refuse_schedules
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
 
+# As the environments call the role that is trained.
+_POLICY = "policy"
+
 # Distinct problems run out in a small world: after this many draws a level gives what it has.
 _DRAWS_PER_PROBLEM = 20
+
+
+class _Played(Protocol):
+    """What is looked at of an episode that a script played."""
+
+    @property
+    def said(self) -> Sequence[tuple[str, str]]:
+        """Who said what in the policy's eyes; it is `assistant`."""
+
+    @property
+    def score(self) -> float:
+        """What it earned."""
+
+    @property
+    def others(self) -> Mapping[str, Sequence[tuple[str, str]]]:
+        """The same in the eyes of each other role."""
 
 
 class _Poses(Protocol):
@@ -33,10 +54,11 @@ class _Poses(Protocol):
     def has_script(self) -> bool:
         """Tell whether it can play for traces."""
 
-    def demonstrate(
-        self, problem: "Problem", draw: Random, *, error_rate: float
-    ) -> tuple[Sequence[tuple[str, str]], float]:
-        """Play an episode: what was said, and what it earned."""
+    def roles_asked(self) -> frozenset[str]:
+        """Name its roles beside the policy."""
+
+    def demonstrate(self, problem: "Problem", draw: Random, *, error_rate: float) -> "_Played":
+        """Play an episode."""
 
 
 class WorldSource(Source):
@@ -59,6 +81,9 @@ class WorldSource(Source):
     """Episodes that a script plays of each training problem, for traces; 0 for none."""
     error_rate: float = Field(default=0.0, ge=0.0, le=1.0)
     """Probability that a move of the script is a random one."""
+    traced: tuple[str, ...] = (_POLICY,)
+    """Roles whose turns become traces, each as the answers of who plays it: with `engine` of the
+    world `search` beside `policy`, a model learns to be the search engine too."""
 
     @model_validator(mode="before")
     @classmethod
@@ -82,6 +107,14 @@ class WorldSource(Source):
                 " `posttrain env list` shows as a world, or bring problems and let"
                 " rl.producer name the environment"
             )
+        refuse_schedules(self.world, "world")
+        known = (_POLICY, *sorted(cast("_Poses", self.world).roles_asked()))
+        for role in self.traced:
+            if role.partition(":")[0] not in known:
+                raise ValueError(
+                    f"traced: world '{self.world.kind}' has no role {role}; it has"
+                    f" {', '.join(known)}"
+                )
         if self.demonstrations and not cast("_Poses", self.world).has_script():
             raise ValueError(
                 f"no script plays world '{self.world.kind}' with these settings, so there are no"
@@ -154,7 +187,20 @@ class WorldSource(Source):
         for problem in problems:
             draw = Random(stable_seed(seed, self.name, "script", problem.id))
             for _ in range(self.demonstrations):
-                said, score = world.demonstrate(problem, draw, error_rate=self.error_rate)
-                *between, (_, last) = said
-                turns = tuple(turn_of(author, text) for author, text in between)
-                yield Solution(problem, last, who, between=turns, score=score)
+                played = world.demonstrate(problem, draw, error_rate=self.error_rate)
+                views = {_POLICY: played.said, **played.others}
+                for role in self.traced:
+                    if role in views:
+                        yield _solution(problem, views[role], who, played.score)
+
+
+def _solution(
+    problem: "Problem", said: Sequence[tuple[str, str]], who: str, score: float
+) -> Solution:
+    """An episode in the eyes of a role, which may have read something in place of the prompt."""
+    (author, first), *after = said
+    if author != "assistant":
+        problem, said = replace(problem, prompt=first, parents=(problem.id,)), after
+    *between, (_, last) = said
+    turns = tuple(turn_of(author, text) for author, text in between)
+    return Solution(problem, last, who, between=turns, score=score)

@@ -15,6 +15,7 @@ from posttrain.learning.episodes.players.base import PORT, Player, PolicySeat
 from posttrain.learning.episodes.players.registry import PLAYERS
 from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
 from posttrain.stage.config import StageConfig
+from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.slots import InSlot
 
 if TYPE_CHECKING:
@@ -52,6 +53,25 @@ class PlayConfig(StageConfig):
             )
         return self
 
+    @model_validator(mode="after")
+    def _environment_asks_them(self) -> Self:
+        # A method binds roles of whichever environment a recipe names beside it.
+        if "environment" in self.model_fields_set and (complaint := self._unasked()):
+            raise ValueError(complaint)
+        return self
+
+    def _unasked(self) -> str:
+        """Complain of the first role that the environment does not ask; empty if there is none."""
+        known = sorted(self.environment.roles_asked())
+        for role in self.roles:
+            if role_of(role, known) is None:
+                only = f"it asks {', '.join(known)}" if known else "it asks the policy alone"
+                return (
+                    f"roles.{role}: environment {self.environment.kind} asks no role of this name"
+                    f"{nearest(role, known) or f'; {only}'}"
+                )
+        return ""
+
     def seated(self, table: "PlayBench") -> "Seats":
         """Let everybody who plays sit down.
 
@@ -61,7 +81,12 @@ class PlayConfig(StageConfig):
         Returns:
             Who plays each role, the policy in its own.
 
+        Raises:
+            UserError: Somebody is bound to a role that the environment does not ask.
+
         """
+        if complaint := self._unasked():
+            raise UserError(complaint)
         from posttrain.learning.episodes.asked import TokenLimits
 
         limits = TokenLimits(self.most_context, self.most_drawn)

@@ -5,13 +5,14 @@ is played by itself has the draws that it has in company. What the policy of a g
 what it would draw of the problem without any environment.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from posttrain.learning.episodes.asked import Cue, Reply, Speaker
+from posttrain.learning.episodes.config import role_of
 from posttrain.learning.episodes.drawing import Role
 from posttrain.learning.episodes.environments.base import (
     POLICY,
@@ -152,6 +153,7 @@ def _round(
 ) -> None:
     """Let everybody speak who is asked, and the environment answer."""
     names = dict.fromkeys(ask.role for game in games for ask in game.situations[-1].asks)
+    _refuse_undeclared(environment, names)
     replies: dict[str, list[tuple[Cue, Reply]]] = {game.id: [] for game in games}
     for name in names:
         asks = [(game, ask) for game in games for ask in game.situations[-1].asks]
@@ -227,6 +229,17 @@ def _start(environment: Environment, problem: "Problem", seed: int) -> Situation
             f"environment {environment.kind}: `start` asked nobody; let it ask a role to speak"
         )
     return situation
+
+
+def _refuse_undeclared(environment: Environment, asked: Iterable[str]) -> None:
+    """Refuse roles that recipes could not name: a player bound to them would be refused."""
+    known = (POLICY, *environment.roles_asked())
+    for name in asked:
+        if role_of(name, known) is None:
+            raise UserError(
+                f"environment {environment.kind} asks the role {name}, which it does not declare;"
+                " let its ROLES name it"
+            )
 
 
 def _goes_on(game: _Game, limits: EpisodeLimits, seconds: float) -> bool:

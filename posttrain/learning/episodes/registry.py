@@ -18,7 +18,9 @@ from posttrain.learning.episodes.worlds.minigrid import MiniGrid
 from posttrain.learning.episodes.worlds.miniwob import MiniWoB
 from posttrain.learning.episodes.worlds.products import Products
 from posttrain.learning.episodes.worlds.reasoning_gym import GymTries
+from posttrain.learning.episodes.worlds.relay import Relay
 from posttrain.learning.episodes.worlds.repair import Repair
+from posttrain.learning.episodes.worlds.search import SimulatedSearch
 from posttrain.learning.episodes.worlds.shop import Shop
 from posttrain.learning.episodes.worlds.sql import Sql
 from posttrain.learning.episodes.worlds.textarena import TextArena
@@ -46,6 +48,8 @@ EPISODE_ENVIRONMENTS = Slot(
         "household": Household,
         "kuhn": Kuhn,
         "minigrid": MiniGrid,
+        "relay": Relay,
+        "search": SimulatedSearch,
         "shop": Shop,
         "textworld": TextWorld,
         "textarena": TextArena,

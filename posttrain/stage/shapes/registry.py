@@ -1,6 +1,7 @@
 """The slot `schedule`: shapes of the way that a scheduled number takes."""
 
 from posttrain.stage.shapes.base import ScheduleShape
+from posttrain.stage.shapes.compound import Compound
 from posttrain.stage.shapes.cosine import Cosine
 from posttrain.stage.shapes.cycle import Cycle
 from posttrain.stage.shapes.exponential import Exponential
@@ -15,6 +16,7 @@ SCHEDULE_SHAPES = Slot(
         "linear": Linear,
         "cosine": Cosine,
         "exponential": Exponential,
+        "compound": Compound,
         "step": Step,
         "cycle": Cycle,
     },

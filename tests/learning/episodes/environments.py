@@ -70,6 +70,8 @@ class Absent(Counting):
 class Stranger(Counting):
     """Ask somebody who is not there."""
 
+    ROLES = frozenset({"judge"})
+
     kind: Literal["stranger"] = "stranger"
 
     def step(self, state, acts, seed):

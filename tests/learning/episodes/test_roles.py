@@ -34,6 +34,8 @@ SEED = 3
 class Duel(Environment):
     """The policy speaks, the opponent answers, the policy has the last word."""
 
+    ROLES = frozenset({"opponent"})
+
     kind: Literal["duel"] = "duel"
 
     def start(self, problem, seed):
@@ -57,6 +59,8 @@ class Duel(Environment):
 class Panel(Environment):
     """One asks, two solve at the same time."""
 
+    ROLES = frozenset({"solver"})
+
     kind: Literal["panel"] = "panel"
 
     def start(self, problem, seed):
@@ -68,6 +72,14 @@ class Panel(Environment):
             return Situation({}, (Ask("solver:1", new), Ask("solver:2", new)))
         paid = {act.role: float("1" in act.role) for act in acts}
         return Situation({}, earned=paid | {POLICY: 0.5})
+
+
+class Audience(Panel):
+    """Two solve, and a user may be asked."""
+
+    ROLES = frozenset({"solver", "user"})
+
+    kind: Literal["audience"] = "audience"
 
 
 def words(tokenizer, policy_version=0):
@@ -193,7 +205,8 @@ def test_a_population_is_of_earlier_selves(model, engine, tokenizer, problems, p
 
 def test_two_roles_of_earlier_selves_meet_members_of_their_own(model, tokenizer):
     """Of four members two roles meet the same one in a quarter of 64 problems, about 16."""
-    spec = {"roles": dict.fromkeys(("solver", "user"), {"kind": "earlier", "every": 1})}
+    roles = dict.fromkeys(("solver", "user"), {"kind": "earlier", "every": 1})
+    spec = {"environment": Audience(), "roles": roles}
     table = PlayBench(words(tokenizer), tokenizer, Policy(model, tokenizer))
     seats = PlayConfig.parse(spec, where="x").seated(table)
     for step in range(4):
@@ -211,9 +224,37 @@ def asked_of(role, problem):
     return Cue(f"{problem}/0", 0, 0, None, Prompt(problem, ()), {}, Ask(role), (), (), cut=False)
 
 
+def booked(roles):
+    return PlayConfig.parse({"environment": "booking", "roles": roles}, where="x")
+
+
 def test_the_first_and_the_latest_are_two_members_at_least():
     with pytest.raises(UserError, match="most"):
-        PlayConfig.parse({"roles": {"user": {"kind": "earlier", "most": 1}}}, where="x")
+        booked({"user": {"kind": "earlier", "most": 1}})
+
+
+def test_the_present_policy_plays_a_role_and_learns_nothing_in_it(tokenizer, problems, params):
+    prompts = [Prompt(each.id, (1, 2)) for each in problems[:1]]
+    spec = {"environment": Duel(), "most_turns": 3, "roles": {"opponent": "present"}}
+    config = PlayConfig.parse(spec, where="x")
+    table = PlayBench(words(tokenizer), tokenizer)
+    ((episode, *_),) = episodes_of(config, table, problems[:1], prompts, params)
+    # Its engine's words, where the script would have said `script`.
+    assert episode.log[1][0].text.isdigit()
+    assert config.learning == (POLICY,)
+    rows = of_episode(episode, problems[0], group=0, version=0, learning=config.learning)
+    assert [row.role for row in rows] == [POLICY]
+
+
+def test_an_environment_that_asks_what_it_does_not_declare_is_refused(tokenizer, problems, params):
+    prompts = [Prompt(each.id, (1, 2)) for each in problems[:1]]
+    role = Role(words(tokenizer), tokenizer, params)
+
+    class Sly(Duel):
+        ROLES = frozenset()
+
+    with pytest.raises(UserError, match="asks the role opponent, which it does not declare"):
+        play(Sly(), problems[:1], prompts, {POLICY: role}, seed=SEED, most_turns=3)
 
 
 def test_who_cannot_play_is_refused(engine, tokenizer):
@@ -221,8 +262,8 @@ def test_who_cannot_play_is_refused(engine, tokenizer):
     with pytest.raises(UserError, match="always played by the policy of the stage"):
         PlayConfig.parse({"roles": {POLICY: "policy"}}, where="x")
     with pytest.raises(UserError, match="several processes share out"):
-        PlayConfig.parse({"roles": {"user": "earlier"}}, where="x").seated(table)
-    named = PlayConfig.parse({"roles": {"user": {"kind": "checkpoint", "name": "a"}}}, where="x")
+        booked({"user": "earlier"}).seated(table)
+    named = booked({"user": {"kind": "checkpoint", "name": "a"}})
     assert named.checkpoints_asked == {"players.a": "user"}
     with pytest.raises(UserError, match=r"asks for the checkpoint players\.a; connect it"):
         named.seated(table)

@@ -86,6 +86,9 @@ class Environment(Part):
     the seed. A state is never changed in place.
     """
 
+    ROLES: ClassVar[frozenset[str]] = frozenset()
+    """The roles that it may ask beside the policy, by what stands before a colon in their names.
+    Recipes may say of these alone who plays them."""
     EXACT: ClassVar[bool] = True
     """False for one that a clock or a network has a say in: its episodes are replayed from rows to
     the same bits, but what was said does not stand for them: `retrace` refuses it."""
@@ -143,6 +146,10 @@ class Environment(Part):
 
         """
         return None
+
+    def roles_asked(self) -> frozenset[str]:
+        """Name the roles that it may ask beside the policy, where its settings decide on them."""
+        return self.ROLES
 
     def close(self, state: EpisodeState) -> None:
         """Free what the last state names, such as a sandbox; called once, however it ended."""

@@ -5,6 +5,7 @@ from posttrain.learning.episodes.players.checkpoint import CheckpointPlayer
 from posttrain.learning.episodes.players.earlier import EarlierPlayer
 from posttrain.learning.episodes.players.endpoint import EndpointPlayer
 from posttrain.learning.episodes.players.policy import PolicyPlayer
+from posttrain.learning.episodes.players.present import PresentPlayer
 from posttrain.learning.episodes.players.script import ScriptPlayer
 from posttrain.stage.slots import Slot
 
@@ -13,6 +14,7 @@ PLAYERS = Slot(
     Player,  # type: ignore[type-abstract]
     {
         "policy": PolicyPlayer,
+        "present": PresentPlayer,
         "earlier": EarlierPlayer,
         "checkpoint": CheckpointPlayer,
         "endpoint": EndpointPlayer,

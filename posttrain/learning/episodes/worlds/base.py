@@ -38,9 +38,12 @@ class Demonstration(NamedTuple):
     """An episode that a script played."""
 
     said: Sequence[tuple[str, str]]
-    """Who said what after the prompt, in order; `assistant` is the policy, and speaks last."""
+    """Who said what after the prompt, in order; `assistant` is the policy, and speaks last. Where
+    it does not speak first, what comes first it read in place of the prompt."""
     score: float
     """What the policy earned in all; 1 is solved."""
+    others: Mapping[str, Sequence[tuple[str, str]]] = {}
+    """Role -> the same of each other role that spoke, in which `assistant` is that role."""
 
 
 _MOST_TURNS = 1000
@@ -155,7 +158,12 @@ class World(Environment):
 
         seed = draw.getrandbits(63)
         episode = play_script(self, problem, speak, seed=seed, most_turns=_MOST_TURNS)
-        return Demonstration(tuple(episode.said(POLICY)), sum(episode.earned(POLICY)))
+        others = {act.role for acts in episode.log for act in acts} - {POLICY}
+        return Demonstration(
+            tuple(episode.said(POLICY)),
+            sum(episode.earned(POLICY)),
+            {role: tuple(episode.said(role)) for role in sorted(others)},
+        )
 
     def start(self, problem: "Problem", seed: int) -> Situation:
         """Begin with the problem's facts; see `Environment.start`.

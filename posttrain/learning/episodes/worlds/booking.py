@@ -37,6 +37,7 @@ class Booking(World):
     """
 
     SIZES: ClassVar[tuple[str, ...]] = ("slots", "missing", "noise")
+    ROLES: ClassVar[frozenset[str]] = frozenset({_USER})
 
     kind: Literal["booking"] = "booking"
     slots: int = Field(default=4, ge=2, le=len(_SLOTS))

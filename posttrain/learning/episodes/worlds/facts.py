@@ -60,11 +60,24 @@ class FactSearch(World):
 
     def pose(self, draw: Random) -> Posed:
         """Make facts, and a question that some of them answer; see `World.pose`."""
-        things = _names(self.entities, draw)
+        return self.posed_of(draw, draw)
+
+    def posed_of(self, there: Random, draw: Random) -> Posed:
+        """Make facts by one chance, and a question about them by another.
+
+        Args:
+            there: Where the chance of the facts comes from: equally begun, it makes equal facts.
+            draw: Chooses the question; may be the same, which then goes on.
+
+        Returns:
+            The problem.
+
+        """
+        things = _names(self.entities, there)
         relations = _RELATIONS[: self.relations]
-        has = {name: _one_each(things, draw) for name in relations}
+        has = {name: _one_each(things, there) for name in relations}
         triples = [(thing, name, has[name][thing]) for name in relations for thing in things]
-        draw.shuffle(triples)
+        there.shuffle(triples)
         at, asked, gold = draw.choice(things), draw.choices(relations, k=self.hops), []
         prompt = " ".join([at, *asked])
         for name in asked:

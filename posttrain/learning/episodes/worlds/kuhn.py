@@ -54,6 +54,7 @@ class Kuhn(World):
 
     SOURCE: ClassVar[str] = "Kuhn, A simplified two-person poker, 1950"
     SIZES: ClassVar[tuple[str, ...]] = ("cards", "hands", "opponent_errors")
+    ROLES: ClassVar[frozenset[str]] = frozenset({OPPONENT})
 
     kind: Literal["kuhn"] = "kuhn"
     cards: int = Field(default=3, ge=3, le=13)

@@ -65,6 +65,7 @@ class TextArena(World):
     SIZES: ClassVar[tuple[str, ...]] = ("game", "turns", "opponent_errors")
     SOURCE: ClassVar[str] = "textarena 0.7.4, arXiv 2504.11442"
     PACKAGES: ClassVar[frozenset[str]] = frozenset({"textarena"})
+    ROLES: ClassVar[frozenset[str]] = frozenset({OPPONENT})
 
     kind: Literal["textarena"] = "textarena"
     game: str = "Nim-v0"

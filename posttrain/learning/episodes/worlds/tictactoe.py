@@ -31,6 +31,7 @@ class TicTacToe(World):
     """
 
     SIZES: ClassVar[tuple[str, ...]] = ("width", "height", "in_row", "opponent_errors")
+    ROLES: ClassVar[frozenset[str]] = frozenset({OPPONENT})
 
     kind: Literal["tictactoe"] = "tictactoe"
     width: int = Field(default=3, ge=2, le=6)

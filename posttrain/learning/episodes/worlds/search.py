@@ -1,0 +1,168 @@
+"""Search: a question of several hops, put to a search engine that somebody plays."""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from posttrain.learning.episodes.environments.base import (
+    POLICY,
+    Act,
+    Ask,
+    EpisodeState,
+    Situation,
+    Told,
+)
+from posttrain.learning.episodes.worlds.base import Posed, World, WorldFacts
+from posttrain.learning.episodes.worlds.facts import FactSearch
+from posttrain.stage.schedule import Schedulable
+from posttrain.stage.seeds import stable_seed
+
+ENGINE = "engine"
+_ANSWER = "="
+_USEFUL, _NOISY = "useful", "noisy"
+_LONGEST_DOCUMENT = 400
+
+
+class SimulatedSearch(World, Schedulable):
+    """Follow relations by a search engine that somebody plays: the role `engine`.
+
+    A question is `42 key map`, the map of 42's key. A turn is a query, `42 key`, or `= 17`, the
+    answer, which ends the episode. The engine reads question, answer and query, and whether its
+    document shall be useful or noise; what it says is what the policy reads. Its script gives
+    the passage asked for, and as noise one about another thing. `noisy` counts what was noise.
+    """
+
+    SIZES: ClassVar[tuple[str, ...]] = ("entities", "relations", "hops", "searches", "noise")
+    ROLES: ClassVar[frozenset[str]] = frozenset({ENGINE})
+    FIXED: ClassVar[frozenset[str]] = frozenset(
+        {"entities", "relations", "hops", "searches", "shared"}
+    )
+
+    kind: Literal["search"] = "search"
+    entities: int = Field(default=20, ge=3)
+    """Things that there are; each has one of each relation, which no other has."""
+    relations: int = Field(default=4, ge=1, le=12)
+    """Relations that there are."""
+    hops: int = Field(default=2, ge=1)
+    """Relations that a question follows."""
+    searches: int = Field(default=4, ge=1)
+    """Queries that an episode has; the answer is a turn more."""
+    noise: float | None = Field(default=None, ge=0.0, le=1.0)
+    """Probability that a query is answered by noise. Of a source: for its problems, never if
+    null. Of a stage: in place of the problems' own; in RL it may be a schedule of the step."""
+    informed: bool | None = None
+    """Whether the engine reads question and answer, and whether its document shall be useful or
+    noise, as one that is simulated does; else it reads queries alone, and none is noise. Of a
+    source for its problems, yes if null; of a stage in place of the problems' own."""
+    shared: int | None = Field(default=None, ge=0)
+    """Seed of facts that all problems share, so that a model can know them by heart; null gives
+    each problem facts of its own."""
+
+    @model_validator(mode="after")
+    def _can_be_solved(self) -> Self:
+        if self.hops > self.searches:
+            raise ValueError(
+                f"hops {self.hops} is above searches {self.searches}; raise searches, so that each"
+                " hop can be looked up"
+            )
+        return self
+
+    def pose(self, draw: Random) -> Posed:
+        """Make facts, or take the shared ones, and ask about them; see `World.pose`."""
+        shared = self.shared
+        there = draw if shared is None else Random(stable_seed(shared, self.kind, "facts"))
+        prompt, facts = self._facts().posed_of(there, draw)
+        kept = {name: facts[name] for name in ("passages", "question", "answer", "searches")}
+        told = {"noise": self.noise or 0.0, "informed": self.informed is not False}
+        return Posed(prompt, {**kept, **told})
+
+    def begin(self, facts: WorldFacts, seed: int) -> Situation:  # noqa: ARG002 - nothing is drawn
+        """Ask for a query, or the answer; see `World.begin`."""
+        return _asked({**facts, "left": facts["searches"], "read": [], "query": "", "noisy": False})
+
+    def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:
+        """Pass a query on to the engine, or its document to the policy; see `Environment.step`."""
+        ((role, text, *_),) = acts
+        if role == ENGINE:
+            document = " ".join(text.split())[:_LONGEST_DOCUMENT] or "nothing"
+            after = {**state, "read": [*state["read"], document], "query": ""}
+            return _asked(after, document, facts={"noisy": float(state["noisy"])})
+        said = " ".join(text.split())
+        if said.startswith(_ANSWER):
+            right = said.removeprefix(_ANSWER).strip() == state["answer"]
+            return Situation(state, earned={POLICY: 1.0} if right else {})
+        if not state["left"]:
+            # Nothing is left but to answer.
+            return Situation(state, facts={"tool_errors": 1.0})
+        informed = state["informed"] if self.informed is None else self.informed
+        noise = state["noise"] if self.noise is None else self.noise
+        noisy = informed and Random(seed).random() < noise
+        query = said[:_LONGEST_DOCUMENT] or "nothing"
+        after = {**state, "left": state["left"] - 1, "query": query, "noisy": noisy}
+        text = query
+        if informed:
+            about = f"{state['question']} = {state['answer']}"
+            text = f"{about}; {_NOISY if noisy else _USEFUL}: {query}"
+        return Situation(after, (Ask(ENGINE, (Told("user", text),)),), key=_key(after))
+
+    def best_move(self, state: EpisodeState, role: str, draw: Random) -> str:
+        """Look the next hop up until it is found, or answer; see `World.best_move`."""
+        if role == ENGINE:
+            return _document(state["passages"], state["query"], noisy=state["noisy"], draw=draw)
+        known = _known(state["read"])
+        at, *asked = state["question"].split()
+        for name in asked:
+            if (at, name) not in known:
+                return f"{at} {name}" if state["left"] else f"{_ANSWER} {at}"
+            at = known[at, name]
+        return f"{_ANSWER} {at}"
+
+    def random_move(self, state: EpisodeState, role: str, draw: Random) -> str:
+        """Ask for anything, or answer anything; see `World.random_move`."""
+        passage: str = draw.choice(state["passages"])
+        if role == ENGINE:
+            return passage
+        thing, name, _ = passage.split()
+        answers = not state["left"] or draw.random() < 1 / (1 + state["searches"])
+        return f"{_ANSWER} {thing}" if answers else f"{thing} {name}"
+
+    def _facts(self) -> FactSearch:
+        return FactSearch(
+            entities=self.entities,
+            relations=self.relations,
+            hops=self.hops,
+            searches=self.searches,
+        )
+
+
+def _document(passages: Sequence[str], query: str, *, noisy: bool, draw: Random) -> str:
+    """The passage that says what is asked for, or one that says it of another thing."""
+    words = query.split()
+    thing, name = (*words, "", "")[:2]
+    said = [each for each in passages if each.split()[1] == name]
+    if noisy:
+        return draw.choice([each for each in said if each.split()[0] != thing] or passages)
+    return next((each for each in said if each.split()[0] == thing), "nothing")
+
+
+def _known(read: Sequence[str]) -> Mapping[tuple[str, str], str]:
+    """What documents say, of whichever three words in a row; the first that says it holds."""
+    known: dict[tuple[str, str], str] = {}
+    for document in read:
+        words = document.replace(",", " ").replace(".", " ").split()
+        for thing, name, other in zip(words, words[1:], words[2:], strict=False):
+            known.setdefault((thing, name), other)
+    return known
+
+
+def _asked(
+    state: EpisodeState, text: str = "", *, facts: Mapping[str, float] | None = None
+) -> Situation:
+    told = (Told("user", text),) if text else ()
+    return Situation(state, (Ask(POLICY, told),), key=_key(state), facts=facts or {})
+
+
+def _key(state: EpisodeState) -> str:
+    return f"{sorted(state['read'])}/{state['left']}/{state['query']}/{state['noisy']}"
