@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 
-def first_now(cases: Iterable[str]) -> list[Any]:
+def first_now(cases: Iterable[Any]) -> list[Any]:
     """Parametrize by all cases: the first is a quick test, the others are long ones."""
     first, *others = cases
     return [first, *(pytest.param(case, marks=pytest.mark.slow) for case in others)]

@@ -2,54 +2,24 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from posttrain.cli.main import main
+from tests.called import Said, called
 
 ROOT = Path(__file__).parents[2]
 # What a run may always leave: its records, DVC's own folders, compiled modules.
 _REMEMBERED = {".git", ".posttrain", ".dvc", "__pycache__"}
 
 
-@dataclass(frozen=True)
-class Said:
-    """How a command ended, and what it said."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def sentence(self):
-        """The one line of an error; what else was said is about stages that ran or failed."""
-        (line,) = (line for line in self.err.splitlines() if line.startswith("error: "))
-        assert "Traceback" not in self.err
-        return line.removeprefix("error: ")
-
-
 @pytest.fixture
 def posttrain(toy, monkeypatch, capfd) -> Callable[..., Said]:
-    """Call the command line's own entry point in the toy project, without MLflow.
-
-    In this process, so that the fork server's imports are paid once and not once a test.
-    """
+    """Call the command line's own entry point in the toy project, without MLflow."""
     monkeypatch.chdir(toy.root)
     monkeypatch.setenv("POSTTRAIN_TRACKING", "off")
-
-    def call(*arguments):
-        monkeypatch.setattr("sys.argv", ["posttrain", *arguments])
-        capfd.readouterr()
-        code = 0
-        try:
-            main()
-        except SystemExit as stopped:
-            code = stopped.code
-        return Said(code, *capfd.readouterr())
-
-    return call
+    return partial(called, cwd=toy.root, patch=monkeypatch, capture=capfd)
 
 
 @pytest.fixture

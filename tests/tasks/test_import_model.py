@@ -7,6 +7,7 @@ from safetensors import safe_open
 from transformers import LlamaForCausalLM, MambaConfig, MambaForCausalLM
 
 from posttrain.learning.models.load import load_policy, load_tokenizer, save_policy, weights_digest
+from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.import_model import TASK
@@ -63,6 +64,45 @@ def test_a_generation_config_that_contradicts_itself_is_refused(halved, tmp_path
         UserError, match=r"halved/generation_config.json contradicts itself: `early"
     ):
         imported(halved, tmp_path)
+
+
+def _cut_short(folder):
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:999])
+
+
+def _quantize(folder):
+    described = json.loads((folder / "config.json").read_text())
+    described["quantization_config"] = {"quant_method": "awq", "bits": 4}
+    (folder / "config.json").write_text(json.dumps(described))
+
+
+def _other_vocabulary(folder):
+    words = [f"word{chr(97 + i)}{chr(97 + j)} " for i in range(20) for j in range(20)]
+    train_tokenizer(words * 3, vocab_size=300).save_pretrained(folder)
+
+
+def _fail_to_render(folder):
+    (folder / "chat_template.jinja").write_text("{{ raise_exception('no system message') }}")
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (_cut_short, "damaged: transformers cannot load this: "),
+        (_quantize, "damaged: transformers cannot load this: "),
+        (_other_vocabulary, "damaged: the tokenizer has 300 tokens but the model embeds 2"),
+        (_fail_to_render, "the tokenizer's chat template fails on one user message: no system"),
+    ],
+)
+def test_a_model_that_cannot_be_used_is_refused_in_a_sentence(base, tmp_path, damage, sentence):
+    shutil.copytree(base, tmp_path / "damaged")
+    damage(tmp_path / "damaged")
+    with pytest.raises(UserError) as refused:
+        imported(tmp_path / "damaged", tmp_path)
+    assert sentence in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "imported").exists()
 
 
 def test_a_local_model_keeps_its_weights_and_its_tokenizer(base, tmp_path):

@@ -1,13 +1,18 @@
 """The torch engine against transformers' generate and the trainer's log-probabilities."""
 
 import copy
+import importlib.util
+import os
+from unittest import mock
 
 import pytest
 import torch
 
+from posttrain.learning.models.load import Policy
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.rollouts.engines import llama
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
+from posttrain.learning.rollouts.engines.kinds.vllm import VllmEngine
 from posttrain.learning.rollouts.engines.llama import LlamaDecoder, can_decode
 from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 from posttrain.stage.errors import UserError
@@ -209,3 +214,16 @@ def test_prompts_that_share_nothing_are_read_in_portions(name, models, tokenizer
     for sample, prompt in zip(found, prompts, strict=True):
         expected = trainer_logprobs(models[name], prompt, sample, 1.0)
         torch.testing.assert_close(torch.tensor(sample.logprobs), expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed here")
+def test_another_engine_that_is_not_installed_is_said_with_what_installs_it(models, tokenizer):
+    policy = Policy(models["llama"], tokenizer)
+    said = "engine vllm is not installed; run: pip install --no-deps --requirement"
+    # It sets variables of the environment for a library that is not there.
+    with (
+        mock.patch.dict(os.environ),
+        pytest.raises(UserError, match=said),
+        VllmEngine().open(policy, batch_size=1),
+    ):
+        pass

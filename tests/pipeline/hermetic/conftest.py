@@ -1,8 +1,14 @@
 """A toy project whose stage does one thing that a test gives it."""
 
 import textwrap
+from subprocess import CompletedProcess
 
 import pytest
+
+from tests.called import called
+
+_ITS_OWN = ("PYTHON", "TZ", "LC_", "LANG", "HOME")
+"""Variables that decide what a process is when it starts."""
 
 
 @pytest.fixture(autouse=True)
@@ -31,3 +37,24 @@ def doing(toy, edit):
         return toy
 
     return change
+
+
+@pytest.fixture
+def here(toy, monkeypatch, capfd):
+    """Let `toy.cli` run in this process: its stages are processes of their own all the same.
+
+    Not where a variable has to be there when a process starts, nor with modules of a project whose
+    names another test's project has too.
+    """
+    apart = toy.cli
+
+    def cli(*arguments, env=None):
+        if any(name.startswith(_ITS_OWN) for name in env or ()) or (toy.root / "plug").exists():
+            return apart(*arguments, env=env)
+        with monkeypatch.context() as patch:
+            for name, value in (env or {}).items():
+                patch.setenv(name, value)
+            said = called(*arguments, cwd=toy.root, patch=patch, capture=capfd)
+        return CompletedProcess(arguments, said.code, said.out, said.err)
+
+    monkeypatch.setattr(toy, "cli", cli)

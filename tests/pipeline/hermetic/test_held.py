@@ -17,6 +17,8 @@ from posttrain.pipeline.execution.child import concluded
 from posttrain.stage.declared import Declared
 from tests.quick import first_now
 
+pytestmark = pytest.mark.usefixtures("here")
+
 
 def refused(toy, **options):
     done = toy.cli("run", "--local", "--only", "first", **options)
@@ -43,6 +45,7 @@ def test_a_stage_changes_nothing_outside_of_its_own(doing, change, isolation):
     assert not (toy.root / "notes.txt").exists()
 
 
+@pytest.mark.slow
 def test_what_a_library_writes_elsewhere_is_named(doing):
     toy = doing("import polars as pl\npl.DataFrame({'a': [1]}).write_parquet('notes.parquet')")
     assert "stage 'first' writes notes.parquet, and nothing outside" in refused(toy)
@@ -77,6 +80,7 @@ def test_a_connection_that_a_stage_goes_on_without_is_refused_all_the_same(doing
         assert not (toy.root / "data/first/result.json").exists()
 
 
+@pytest.mark.slow
 def test_a_library_that_tries_to_connect_and_goes_on_ends_no_stage(doing):
     toy = doing(
         "import polars, socket\n"
@@ -183,6 +187,7 @@ def test_a_variable_that_a_stage_goes_on_without_is_refused_all_the_same(doing, 
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_what_libraries_ask_for_and_do_not_find_is_no_matter(doing):
     toy = doing(
         "import os, polars\n"
@@ -220,6 +225,7 @@ def test_what_is_not_set_is_not_there_and_programs_see_no_more(doing):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_inputs_that_are_links_and_a_project_with_spaces_in_its_path(doing, tmp_path):
     toy = doing(
         "total = sum(int(open(path).read()) for path in inputs.values())",
@@ -324,6 +330,7 @@ def test_times_and_text_are_the_same_in_any_zone_and_language(doing):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_declared_zone_is_the_one_that_is_seen(doing):
     toy = doing('import os\nassert os.environ["TZ"] == "Asia/Tokyo"', "environment: [TZ]")
     assert toy.cli("run", "--local", "--only", "first", env={"TZ": "Asia/Tokyo"}).returncode == 0

@@ -7,6 +7,8 @@ import pytest
 
 from tests.quick import first_now
 
+pytestmark = pytest.mark.usefixtures("here")
+
 HIDDEN = "assets/hidden.csv"
 WAYS = {
     "open": "open(hidden).read()",

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.reliability import keys
 from benchmarks.reliability.projects import FRAGMENTS
+from tests.quick import first_now
 
 # What the hermetic process refuses or does not hand over, and no key need know.
 HELD = {
@@ -38,7 +39,7 @@ def test_a_value_that_a_stage_comes_by_is_in_its_key_or_out_of_its_reach(
     assert outcome == HELD.get(fragment.name, keys.SEEN)
 
 
-@pytest.mark.parametrize("first", range(0, 50, 10))
+@pytest.mark.parametrize("first", first_now(range(0, 50, 10)))
 def test_random_projects(first):
     assert Path(keys.__file__).is_file()
     outcomes = [keys.case(seed)[0] for seed in range(first, first + 10)]

@@ -289,12 +289,14 @@ def test_a_server_that_is_not_there_does_not_hold_the_run(
     assert not (tmp_path / "mlflow.db").exists()
 
 
-def test_a_killed_run_is_closed_by_the_next_one(state: Path) -> None:
+def test_a_killed_run_is_closed_by_the_next_one_and_its_writer_ends_with_it(state: Path) -> None:
     hanging = start(str(state), "hang")
     assert hanging.stdout is not None
     assert [hanging.stdout.readline() for _ in range(2)] == ["started\n", "written\n"]
+    writer = writer_of(hanging.pid)
     hanging.send_signal(signal.SIGKILL)
     hanging.communicate()
+    assert psutil.wait_procs([writer], timeout=20)[1] == []
     assert runs_of(client_of(state), "race")["hang"].info.status == "RUNNING"
     tracker = MlflowTracker(state)
     run = tracker.start(Started("race"))
@@ -317,17 +319,6 @@ def test_a_writer_that_is_killed_is_said_once_and_the_run_goes_on(state: Path) -
     tracker.finish(stage, Finished("succeeded"))
     assert "ended with status -9" in (tracker.close() or "")
     assert len(said) == 1
-
-
-def test_no_writer_outlives_a_run_that_is_killed(state: Path) -> None:
-    worker = start(str(state), "hang")
-    assert worker.stdout is not None
-    while "written" not in worker.stdout.readline():
-        pass
-    writer = writer_of(worker.pid)
-    worker.kill()
-    worker.wait()
-    assert psutil.wait_procs([writer], timeout=20)[1] == []
 
 
 def test_nothing_is_imported_where_nothing_runs(tmp_path: Path) -> None:
