@@ -131,22 +131,6 @@ ROLLOUTS = pl.Schema(
     }
 )
 
-# What a turn of an episode earned: one row for each turn and component.
-TURNS = pl.Schema(
-    {
-        **_ROW,
-        "step": pl.Int32,
-        "episode": pl.String,
-        "role": pl.String,
-        "turn": pl.Int32,
-        "component": pl.String,
-        "value": pl.Float64,
-        "key": pl.String,  # equal keys, equal situations
-        "end": pl.String,
-        "digest": pl.String,  # of the environment's state after the turn
-    }
-)
-
 # What a judge said of something, once: a text, two texts, a turn, named by a digest.
 VERDICTS = pl.Schema(
     {
@@ -174,7 +158,6 @@ SCHEMAS: dict[str, pl.Schema] = {
     "solve_rates": SOLVE_RATES,
     "pairs": PAIRS,
     "rollouts": ROLLOUTS,
-    "turns": TURNS,
     "verdicts": VERDICTS,
     "curve": CURVE,
     "dropped": DROPPED,
@@ -184,7 +167,6 @@ NULLABLE: dict[str, frozenset[str]] = {
     "completions": frozenset({"score", "verified"}),
     "pairs": frozenset({"chosen_score", "rejected_score"}),
     "rollouts": frozenset({"reward", "solved"}),
-    "turns": frozenset({"value"}),
     "verdicts": frozenset({"score"}),
     # A table of dropped rows keeps the columns of the table that they were dropped from.
     "dropped": frozenset({"score", "verified"}),
@@ -198,7 +180,6 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     "solve_rates": ("problem_id", "policy", "attempts", "solved"),
     "pairs": ("problem_id", "chosen", "rejected"),
     "rollouts": ("problem_id", "step", "role", "segment", "versions", "token_ids"),
-    "turns": ("step", "episode", "role", "turn", "component"),
     "verdicts": ("subject", "component", "criterion", "judge", "draw"),
 }
 

@@ -20,6 +20,7 @@ NAMES = {
     "libc": "the C library",
     "gpu": "the GPU",
     "sandbox": "the programs of the sandbox",
+    "browser": "the browser",
     "processor": "the processor",
 }
 """Circumstances that may decide bytes, in the order in which they are compared."""

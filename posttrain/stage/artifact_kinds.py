@@ -32,7 +32,6 @@ class ArtifactKind(str):
     SOLVE_RATES: ClassVar["ArtifactKind"]
     PAIRS: ClassVar["ArtifactKind"]
     ROLLOUTS: ClassVar["ArtifactKind"]
-    TURNS: ClassVar["ArtifactKind"]
     VERDICTS: ClassVar["ArtifactKind"]
     CURVE: ClassVar["ArtifactKind"]
     DROPPED: ClassVar["ArtifactKind"]
@@ -129,7 +128,6 @@ ArtifactKind.COMPLETIONS = ArtifactKind("completions", suffix=".parquet", shape=
 ArtifactKind.SOLVE_RATES = ArtifactKind("solve_rates", suffix=".parquet", shape="table")
 ArtifactKind.PAIRS = ArtifactKind("pairs", suffix=".parquet", shape="table")
 ArtifactKind.ROLLOUTS = ArtifactKind("rollouts", suffix=".parquet", shape="table")
-ArtifactKind.TURNS = ArtifactKind("turns", suffix=".parquet", shape="table")
 ArtifactKind.VERDICTS = ArtifactKind("verdicts", suffix=".parquet", shape="table")
 ArtifactKind.CURVE = ArtifactKind("curve", suffix=".parquet", shape="table")
 ArtifactKind.DROPPED = ArtifactKind("dropped", suffix=".parquet", shape="table")

@@ -5,7 +5,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from posttrain.data.schemas import Problem
+from posttrain.learning.rewards.components.verifier import verifier_of
 from posttrain.learning.rewards.score import final_answer
+from posttrain.learning.rewards.verifiers.base import ByPlay
 from posttrain.learning.rollouts.strategies.sample import SampleStrategy
 from tasks.evaluate.estimates import mean_of_problems
 from tasks.evaluate.tally import Tally
@@ -89,9 +91,13 @@ def _losses(tally: Tally, parent: Tally) -> Iterator[str]:
 
 
 def _given(tally: Tally) -> Iterator[tuple[Problem, list[str]]]:
-    """Each problem with the answers that are stated to it."""
+    """Each problem with the answers that are stated to it.
+
+    One that an episode decides has no answer that could be stated: what is said there are moves.
+    """
     for problem, answers in zip(tally.problems, tally.drawn().answers, strict=True):
-        yield problem, [each for each in answers if each is not None]
+        if not isinstance(verifier_of(problem), ByPlay):
+            yield problem, [each for each in answers if each is not None]
 
 
 def _by_source(tally: Tally, answered: Collection[str]) -> dict[str, list[str]]:

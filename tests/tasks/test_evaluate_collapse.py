@@ -15,9 +15,9 @@ from tasks.evaluate.summary import parent_of
 from tasks.evaluate.tally import Tally
 
 
-def tally_of(name, answers, *, length=10, cut=0, digest="", ancestors=()):
+def tally_of(name, answers, *, length=10, cut=0, digest="", ancestors=(), verifier="exact"):
     """Ten problems whose answers are 0 to 9, with so many samples each as `answers` has columns."""
-    problems = [Problem("sums", f"{n} =", str(n), 1, "exact") for n in range(10)]
+    problems = [Problem("sums", f"{n} =", str(n), 1, verifier) for n in range(10)]
     samples = [
         tuple(
             SimpleNamespace(
@@ -73,6 +73,13 @@ def test_one_that_guesses_is_named_with_its_answer():
     )
     # It solves two of ten problems where its parent solved all: 1 -> 0.2 in four tries.
     assert found[1] == "rl solves fewer problems in 4 tries than sft: 20.0% against 100.0%"
+
+
+def test_moves_of_episodes_are_no_answers_that_could_be_guessed():
+    played = {"verifier": "played"}
+    child, parent = tally_of("rl", GUESSED, **played), tally_of("sft", GUESSED, **played)
+    assert warnings_of(child, parent) == ()
+    assert warnings_of(child, None) == ()
 
 
 def test_few_answers_are_no_guessing_where_the_parent_had_as_few():

@@ -247,6 +247,8 @@ def _end(process: int, folder: str, *pipes: int) -> None:
 
 _lock = threading.Lock()
 _open: list[Pages] = []
+_seen: dict[str, None] = {}
+"""The browsers that this process has started, each with its version, in order."""
 
 
 def evaluate(address: Path, script: str) -> Any:
@@ -279,7 +281,13 @@ def evaluate(address: Path, script: str) -> Any:
 def _evaluate(address: str, script: str) -> Any:
     if not _open:
         _open.append(Pages())
+        _seen[_open[0].version()] = None
     return _open[0].evaluate(address, script)
+
+
+def versions() -> str:
+    """Name the browsers that pages of this process were shown in; empty where none was started."""
+    return ", ".join(_seen)
 
 
 def close() -> None:

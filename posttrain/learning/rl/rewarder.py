@@ -9,7 +9,7 @@ from posttrain.learning.rewards.components.base import Answers, Verify
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.port_models import PortModels
 from posttrain.learning.rewards.stack import Earned, StackAtWork
-from posttrain.learning.rl.rollout import Group, as_one, parted, sides
+from posttrain.learning.rl.rollout import Group, Rollout, as_one, parted, sides
 
 if TYPE_CHECKING:
     from posttrain.learning.models.distributed.group import ProcessGroup
@@ -60,7 +60,7 @@ class Rewarder:
             for side in sides(group)
         ]
         answers = [
-            answers_of([as_one([groups[number][at] for at in whole]) for whole in side], problem)
+            answers_of([[groups[number][at] for at in whole] for whole in side], problem)
             for number, side, problem in compared
         ]
         earned = self._earned(answers, step=step)
@@ -114,17 +114,18 @@ class SharedRewarder(Rewarder):
         return earned
 
 
-def answers_of(group: Group, problem: Problem) -> Answers:
+def answers_of(rows: Sequence[Sequence[Rollout]], problem: Problem) -> Answers:
     """Return what reward components see of a group.
 
     Args:
-        group: Rollouts of one role in one problem.
+        rows: Of one role in one problem, the segments of each rollout.
         problem: The problem.
 
     Returns:
         Texts, lengths and tokens, in the order of the rollouts.
 
     """
+    group = [as_one(each) for each in rows]
     return Answers(
         problem=problem,
         texts=tuple(rollout.text for rollout in group),
@@ -133,6 +134,7 @@ def answers_of(group: Group, problem: Problem) -> Answers:
         failed=tuple(rollout.broke for rollout in group),
         token_ids=tuple(rollout.token_ids for rollout in group),
         drawn=tuple(tuple(rollout.drawn) for rollout in group),
+        segments=tuple(tuple(len(row.token_ids) for row in each) for each in rows),
         turns=tuple(rollout.drawn_by_turn for rollout in group),
         earned=tuple(tuple(earned for earned, _ in rollout.turns) for rollout in group),
         role=group[0].role,

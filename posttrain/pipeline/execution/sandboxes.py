@@ -95,7 +95,7 @@ def circumstances_of(assignment: Assignment) -> dict[str, str]:
 
     Returns:
         Value by name: what it computes with, how it is kept to its key, and the versions of what
-        runs its sandboxed programs, where it has a door.
+        runs its sandboxed programs, where it has a door, and of the browser that shows its pages.
 
     """
     found = circumstances_here(assignment.device, loaded=True)
@@ -103,6 +103,10 @@ def circumstances_of(assignment: Assignment) -> dict[str, str]:
         found["isolation"] = isolation(held=assignment.view.held)
     if door_descriptor() is not None:
         found[SANDBOX] = versions_behind_the_door()
+    # Asked where it was imported alone: most stages open no page.
+    pages = sys.modules.get("posttrain.backends.browser.pages")
+    if pages is not None and (browser := pages.versions()):
+        found["browser"] = browser
     return found
 
 

@@ -1,6 +1,7 @@
 """Pages of MiniWoB++: a page is what its seed and the turns made of it, and nothing stays."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +17,7 @@ from posttrain.backends.browser import pages
 from posttrain.learning.episodes.environments.base import Act, Said
 from posttrain.learning.episodes.worlds import miniwob
 from posttrain.learning.episodes.worlds.miniwob import MiniWoB
+from posttrain.pipeline.execution.sandboxes import circumstances_of
 from posttrain.stage.errors import UserError
 
 pytest.importorskip("miniwob")
@@ -134,6 +137,12 @@ def test_the_browser_is_given_no_variable_that_it_has_no_use_for(monkeypatch):
     known = dict(each.decode().split("=", 1) for each in given if each)
     assert known.keys() - {"PWD"} == {"PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ"}
     assert (known["LANG"], known["TZ"]) == ("C.UTF-8", "UTC")
+
+
+def test_a_stage_says_which_browser_showed_its_pages():
+    begun("click-button", 0)
+    told = circumstances_of(SimpleNamespace(device="cpu", view=None))
+    assert re.fullmatch(r"(Headless)?Chrom\w+/[\d.]+", told["browser"])
 
 
 def test_no_page_is_small_enough():

@@ -35,6 +35,10 @@ class ContextManager(Part):
         """
         raise NotImplementedError
 
+    def most_draws(self, turns: int) -> int:  # noqa: ARG002 - it draws nothing
+        """Return how often it has a role draw, beside its turns, in an episode of so many."""
+        return 0
+
     @abstractmethod
     def make_room(
         self, crowded: Sequence[Crowded], role: "TokenRole"

@@ -36,6 +36,10 @@ class Summarize(ContextManager):
         """Count its tokens; see `ContextManager.is_full`."""
         return len(segment.token_ids) > self.at_tokens and len(segment.spans) > 1
 
+    def most_draws(self, turns: int) -> int:
+        """Sum up before each turn but the first; see `ContextManager.most_draws`."""
+        return turns - 1
+
     def make_room(self, crowded: Sequence[Crowded], role: "TokenRole") -> list[tuple[Segment, ...]]:
         """Have all summaries drawn at once; see `ContextManager.make_room`."""
         from posttrain.learning.rollouts.engines.base import Prompt
@@ -71,8 +75,6 @@ class Summarize(ContextManager):
             # No room for a summary: the role goes on as it can, and meets the end of its context.
             return crowded.segments
         text = summary.text.strip()
-        if not text:
-            text = "..."
         asked = crowded.asked
         news = "\n".join(told.text for told in asked.ask.new)
         # What the role read first: the problem's prompt, or what it was told in place of that.

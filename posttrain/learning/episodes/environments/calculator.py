@@ -2,7 +2,6 @@
 
 import ast
 import operator
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,8 +14,8 @@ from posttrain.learning.episodes.environments.base import (
     Environment,
     EpisodeState,
     Situation,
-    Told,
 )
+from posttrain.learning.episodes.environments.calls import last_call, tool_answered
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
@@ -52,7 +51,7 @@ class Calculator(Environment):
     def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:  # noqa: ARG002
         """Compute what is called for; see `Environment.step`."""
         (act,) = acts
-        called = re.search(rf".*\b{self.name}\(([^\n]*)\)\s*$", act.text)
+        called = last_call(act.text, (self.name,))
         if called is None or act.cut:
             return Situation(state)
         facts: Mapping[str, float] = {}
@@ -60,8 +59,7 @@ class Calculator(Environment):
             told = str(computed(called[1]))
         except ValueError as error:
             told, facts = str(error), {"tool_errors": 1.0}
-        author = f"tool:{self.name}" if self.author == "tool" else self.author
-        return Situation(state, (Ask(POLICY, (Told(author, told),)),), facts=facts)
+        return tool_answered(state, told, name=self.name, author=self.author, facts=facts)
 
     def authors(self) -> tuple[str, ...]:
         """Name who speaks; see `Environment.authors`."""

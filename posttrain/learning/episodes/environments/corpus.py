@@ -1,6 +1,5 @@
 """A corpus that the policy may search before it answers: passages of somebody's own files."""
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -15,8 +14,8 @@ from posttrain.learning.episodes.environments.base import (
     Environment,
     EpisodeState,
     Situation,
-    Told,
 )
+from posttrain.learning.episodes.environments.calls import last_call, tool_answered
 from posttrain.learning.episodes.excerpt import excerpt
 from posttrain.learning.episodes.retrieval import best_passages
 from posttrain.stage.declared import read_path
@@ -62,7 +61,7 @@ class CorpusSearch(Environment):
     def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:  # noqa: ARG002
         """Search for what is called for; see `Environment.step`."""
         (act,) = acts
-        called = re.search(rf".*\b{self.name}\(([^\n]*)\)\s*$", act.text)
+        called = last_call(act.text, (self.name,))
         if called is None or act.cut:
             return Situation(state)
         passages = self._passages()
@@ -70,10 +69,11 @@ class CorpusSearch(Environment):
         lines = [" ".join(passages.texts[place].split()) for place in found]
         shown = [excerpt(line, self.most_characters) for line in lines]
         facts = {"searches": 1.0} if found else {"searches": 1.0, "tool_errors": 1.0}
-        author = f"tool:{self.name}" if self.author == "tool" else self.author
-        told = Told(author, "\n".join(shown) or "nothing found")
+        text = "\n".join(shown) or "nothing found"
         read = tuple(passages.places[place] for place in found)
-        return Situation(state, (Ask(POLICY, (told,)),), facts=facts, read=read)
+        return tool_answered(
+            state, text, name=self.name, author=self.author, facts=facts, read=read
+        )
 
     def authors(self) -> tuple[str, ...]:
         """Name who speaks; see `Environment.authors`."""

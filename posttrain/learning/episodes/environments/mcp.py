@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
@@ -17,6 +17,7 @@ from posttrain.learning.episodes.environments.base import (
     Situation,
     Told,
 )
+from posttrain.learning.episodes.environments.calls import last_call, tool_answered
 from posttrain.stage.declared import read_path
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.needs import ENDPOINT
@@ -109,8 +110,8 @@ class Mcp(Environment):
         (act,) = acts
         try:
             tools = self._offered()
-            called = None if act.cut else last_call(act.text, tools)
-            if called is None:
+            called = last_call(act.text, tools, opens=_OPENS, also_unknown=True)
+            if called is None or act.cut:
                 return Situation(state)
             name, inside = called
             if name not in tools:
@@ -128,9 +129,8 @@ class Mcp(Environment):
         text = text.strip() or "nothing"
         if len(text) > self.most_characters:
             text = f"{text[: self.most_characters]} ..."
-        author = f"tool:{name}" if self.author == "tool" else self.author
         facts = {"tool_errors": 1.0} if wrong else {}
-        return Situation(state, (Ask(POLICY, (Told(author, text),)),), facts=facts)
+        return tool_answered(state, text, name=name, author=self.author, facts=facts)
 
     def _offered(self) -> "Mapping[str, Tool]":
         from posttrain.backends.mcp.servers import listed_tools
@@ -151,31 +151,6 @@ class Mcp(Environment):
             str(read_path(each).resolve()) if each in self.files else each for each in self.command
         )
         return ToolServer(words, self.url or "", self.seconds, self.seconds_to_start)
-
-
-def last_call(text: str, names: Container[str]) -> tuple[str, str] | None:
-    """Find the call that a turn ends with.
-
-    >>> last_call("f(x) is add(1, 2)", {"add"}), last_call("mul(2, 3)", {"add"})
-    (('add', '1, 2'), ('mul', '2, 3'))
-
-    Args:
-        text: Of the turn.
-        names: Of the tools.
-
-    Returns:
-        What is called, and what stands between the parentheses: the last that is a tool, or what
-        fills the last line as a call of a tool would. None where it ends otherwise.
-
-    """
-    line = text.rstrip().rpartition("\n")[2].strip()
-    if not line.endswith(")"):
-        return None
-    opens = list(_OPENS.finditer(line))
-    found = next((each for each in reversed(opens) if each[1] in names), None)
-    if found is None and opens and opens[0].start() == 0:
-        found = opens[0]
-    return found and (found[1], line[found.end() : -1])
 
 
 def arguments_of(tool: "Tool", text: str) -> dict[str, Any]:

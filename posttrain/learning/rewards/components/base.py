@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from posttrain.stage.errors import UserError
@@ -43,6 +44,9 @@ class Answers:
     """The tokens of each answer, read and drawn, in order."""
     drawn: tuple[tuple[bool, ...], ...] = ()
     """True at those of them that the policy drew."""
+    segments: tuple[tuple[int, ...], ...] = ()
+    """Tokens of each sequence of each answer, in order: several where a context was begun afresh.
+    Empty where each is one."""
     turns: tuple[tuple[int, ...], ...] = ()
     """Drawn tokens of each turn of each answer, in order; one of all of them for a single turn."""
     earned: tuple[tuple[float, ...], ...] = ()
@@ -54,6 +58,14 @@ class Answers:
     """Which answers are right, for a component with `solved` in its NEEDS; None if not judged."""
     scores: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
     """What the components gave that this one names in `reads`."""
+
+    def sequences(self, place: int) -> list[range]:
+        """Return where each sequence of an answer lies among its tokens, by the answer's place.
+
+        What stands in one was drawn behind what stands before it there, and behind nothing else.
+        """
+        lengths = self.segments[place] if self.segments else (len(self.token_ids[place]),)
+        return [range(begin, end) for begin, end in pairwise(accumulate(lengths, initial=0))]
 
     def read(self, place: int) -> tuple[int, ...]:
         """Return the tokens that stand before the first drawn one of an answer, by its place."""

@@ -37,21 +37,19 @@ class EmbeddingComponent(Component):
         """Compare the states; see `Component.score`."""
         import torch
 
-        from posttrain.learning.rewards.port_models import mean_states
+        from posttrain.learning.rewards.port_models import answers_states
 
         reference = reference_answer(group.problem.answer)
         if self.to == "reference" and not reference:
             return [None] * len(group.texts)
         policy = known.models.reference(self.model)
-        ids, drawn = list(group.token_ids), list(group.drawn)
+        beside: list[tuple[tuple[int, ...], tuple[bool, ...]]] = []
         if self.to == "reference":
             read = group.read(0)
             told = tuple(policy.tokenizer.encode(reference, add_special_tokens=False))
-            ids.append((*read, *told))
-            drawn.append((False,) * len(read) + (True,) * len(told))
-        states_GD = torch.nn.functional.normalize(
-            torch.stack(mean_states(policy, ids, drawn)), dim=-1
-        )
+            beside = [((*read, *told), (False,) * len(read) + (True,) * len(told))]
+        states = answers_states(policy, group, beside)
+        states_GD = torch.nn.functional.normalize(torch.stack(states), dim=-1)
         near_GG = (states_GD @ states_GD.T).clamp(-1.0, 1.0)
         return self._paid(near_GG, len(group.texts))
 

@@ -42,12 +42,11 @@ class LogRatioComponent(Component):
         self, groups: Sequence[Answers], known: Inquiry
     ) -> Sequence[Sequence[float | None]]:
         """Give both policies all answers at once; see `Component.score_all`."""
-        from posttrain.learning.rewards.port_models import drawn_logprobs
+        from posttrain.learning.rewards.port_models import answers_logprobs
 
-        ids = [each for group in groups for each in group.token_ids]
         drawn = [each for group in groups for each in group.drawn]
         above, below = (
-            [math.fsum(row) for row in drawn_logprobs(known.models.reference(name), ids, drawn)]
+            [math.fsum(row) for row in answers_logprobs(known.models.reference(name), groups)]
             for name in (self.of, self.against)
         )
         lengths = [sum(each) if self.per_token else 1 for each in drawn]

@@ -41,12 +41,10 @@ class TokenLogRatioComponent(Component):
         self, groups: Sequence[Answers], known: Inquiry
     ) -> Sequence[Sequence[Sequence[float] | None]]:
         """Give both policies all answers at once; see `Component.score_tokens`."""
-        from posttrain.learning.rewards.port_models import drawn_logprobs
+        from posttrain.learning.rewards.port_models import answers_logprobs
 
-        ids = [each for group in groups for each in group.token_ids]
-        drawn = [each for group in groups for each in group.drawn]
         above, below = (
-            drawn_logprobs(known.models.reference(name), ids, drawn)
+            answers_logprobs(known.models.reference(name), groups)
             for name in (self.of, self.against)
         )
         paid = iter(

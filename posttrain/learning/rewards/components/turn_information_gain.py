@@ -17,8 +17,8 @@ class TurnInformationGainComponent(Component):
     """`p(reference | read after turn k) - p(reference | read before turn k)`, for each turn.
 
     ``p`` is the exponential of the mean log-probability of the reference's tokens, where the next
-    turn would begin, by a model through the port `references`. Nothing is read after the last turn,
-    which gets 0: what it is worth another component says.
+    turn would begin and behind what is read there, by a model through the port `references`.
+    Nothing is read after the last turn, which gets 0: what it is worth another component says.
     """
 
     SOURCE = "IGPO, arXiv 2510.14967, equations 3 and 4"
@@ -50,19 +50,22 @@ class TurnInformationGainComponent(Component):
             told = list(
                 policy.tokenizer.encode(self._answer(group.problem), add_special_tokens=False)
             )
-            for tokens, drawn in zip(group.token_ids, group.drawn, strict=True):
-                for begin in _begins(drawn) if told else ():
-                    ids.append([*tokens[:begin], *told])
-                    wanted.append([False] * begin + [True] * len(told))
+            for place, tokens in enumerate(group.token_ids if told else ()):
+                for first, begin in _begins(group, place):
+                    ids.append([*tokens[first:begin], *told])
+                    wanted.append([False] * (begin - first) + [True] * len(told))
         rows = drawn_logprobs(policy, ids, wanted) if ids else []
         likely = iter(math.exp(fmean(row)) for row in rows)
 
-        def gains(drawn: Sequence[bool]) -> list[float]:
-            found = [next(likely) for _ in _begins(drawn)]
+        def gains(group: Answers, place: int) -> list[float]:
+            found = [next(likely) for _ in _begins(group, place)]
             return [after - before for before, after in pairwise(found)] + [0.0]
 
         return [
-            [gains(drawn) if self._answer(group.problem) else None for drawn in group.drawn]
+            [
+                gains(group, place) if self._answer(group.problem) else None
+                for place in range(len(group.texts))
+            ]
             for group in groups
         ]
 
@@ -76,6 +79,12 @@ class TurnInformationGainComponent(Component):
         return str(facts.get(self.fact, "")) if isinstance(facts, dict) else problem.answer
 
 
-def _begins(drawn: Sequence[bool]) -> list[int]:
-    """Where each turn's drawn tokens begin."""
-    return [t for t, here in enumerate(drawn) if here and not (t and drawn[t - 1])]
+def _begins(group: Answers, place: int) -> list[tuple[int, int]]:
+    """Where each turn's drawn tokens begin, behind where the sequence begins that they are in."""
+    drawn = group.drawn[place]
+    return [
+        (each.start, t)
+        for each in group.sequences(place)
+        for t in each
+        if drawn[t] and not (t > each.start and drawn[t - 1])
+    ]

@@ -33,8 +33,9 @@ class Episodes(Producer, PlayConfig, Schedulable):
     name, such as `solver:1` and `solver:2`, within an episode."""
 
     def longest(self, max_tokens: int) -> int:
-        """All turns together; see `Producer.longest`."""
-        longest = max_tokens * self.most_turns
+        """All turns together, and what is summed up between; see `Producer.longest`."""
+        draws = self.most_turns + self.context.most_draws(self.most_turns)
+        longest = max_tokens * draws
         return longest if self.most_drawn is None else min(longest, self.most_drawn + max_tokens)
 
     @property
