@@ -30,7 +30,8 @@ _COLUMNS = ("slot", "kind", "what it does", "source", "from")
 def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
     """List the parts that a recipe may name: kind, purpose, source and origin.
 
-    Those of plug-ins and of installed packages are listed too, broken ones with the reason.
+    Those of plug-ins and of installed packages are listed too, broken ones with the reason. Where a
+    slot is named, so are the fields of its parts, with the default behind what they mean.
 
     A slot is a place in a recipe for one of several parts, and a part is written as its kind, or as
     a mapping with a kind and the values of its fields:
@@ -45,6 +46,7 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
 
     Examples:
       posttrain parts                 every slot
+      posttrain parts player context_manager   two of them, with what may be set
       posttrain parts schedule        one of them; of this one also the numbers that take a schedule
       posttrain parts --recipe recipes/mine   with the plug-ins of that recipe
       posttrain parts --tsv | cut -f1,2
@@ -63,7 +65,7 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
             click.echo("\t".join(cell.replace("\t", " ") for cell in row))
         return
     console = Console(highlight=False)
-    console.print(_table(found))
+    console.print(_table(found, with_fields=bool(names)))
     if "schedule" in names:
         flow = of.flow if of else "flows.post_training"
         console.print(f"\nNumbers that take a schedule in recipes of {flow}:")
@@ -71,7 +73,7 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
             console.print(f"  {place}{f' ({kind})' if kind else ''}: {', '.join(fields)}")
 
 
-def _table(found: "Sequence[OfferedPart]") -> Table:
+def _table(found: "Sequence[OfferedPart]", *, with_fields: bool) -> Table:
     from posttrain.pipeline.slots import SLOTS, find_slot, first_sentence
 
     table = plain_table("kind", "what it does", "source", "from", unbroken=("from",))
@@ -91,4 +93,7 @@ def _table(found: "Sequence[OfferedPart]") -> Table:
         table.add_row(
             f"  {each.kind}", escape(each.summary), f"[dim]{escape(each.source)}[/]", each.origin
         )
+        for name, usual, text in each.fields() if with_fields else ():
+            told = f" ({usual})" if usual else ""
+            table.add_row(f"    {name}", f"[dim]{escape(f'{text}{told}')}[/]")
     return table

@@ -65,6 +65,24 @@ class OfferedPart:
     """Paper and equation, or code at a commit."""
     origin: str
     """`posttrain`, `plug-in MODULE`, or `package NAME VERSION`."""
+    part: type[Part] | None = None
+    """Its class; None where that is broken."""
+
+    def fields(self) -> Iterator[tuple[str, str, str]]:
+        """Say what may be set in a recipe.
+
+        Yields:
+            Name, default (empty where a value must be given), and what it means.
+
+        """
+        if self.part is None:
+            return
+        texts = self.part.texts_of_fields()
+        for name, field in self.part.model_fields.items():
+            if name != "kind":
+                usual = field.get_default(call_default_factory=True)
+                told = "" if field.is_required() else str(getattr(usual, "kind", usual))
+                yield name, told, first_sentence(texts.get(name, ""))
 
 
 def find_slot(name: str) -> Slot[Any]:
@@ -184,7 +202,7 @@ def _of_package(slot: str, kind: str, point: EntryPoint) -> OfferedPart:
 def _offered(slot: str, kind: str, part: Any, origin: str, wrong: str | None = None) -> OfferedPart:
     summary = f"broken: {wrong}" if wrong else first_sentence(part.__doc__ or "")
     source = " ".join(str(getattr(part, "SOURCE", "")).split())
-    return OfferedPart(slot, kind, summary, source, origin)
+    return OfferedPart(slot, kind, summary, source, origin, None if wrong else part)
 
 
 def first_sentence(text: str) -> str:

@@ -54,7 +54,7 @@ def complaint_about_started(made: object, base: type[Any]) -> str | None:
         return f"{made!r:.60}; let it give an object of a class derived from {_full_name(base)}"
     owner = type(made)
     wrong = _left_abstract(owner) or next(_unlike(owner, base), None)
-    return f"{owner.__name__} in {_place(owner)}, {wrong}" if wrong else None
+    return f"{owner.__name__} in {place_of(owner)}, {wrong}" if wrong else None
 
 
 def where_it_failed(error: BaseException) -> str:
@@ -100,13 +100,21 @@ def check_declared(found: Iterable[str], declared: Mapping[str, str], *, part: s
             )
 
 
+def place_of(part: type[Any]) -> str:
+    """Name the file of a class, as a person in the present folder would; else its module."""
+    try:
+        return shown(Path(inspect.getfile(part)))
+    except (OSError, TypeError):
+        return part.__module__
+
+
 @cache
 def _complaint_about_class(
     part: type[Any], kind: str, base: type[StageConfig], one_of: tuple[str, ...]
 ) -> str | None:
     missing = _missing(part, base, one_of) or _left_abstract(part)
-    wrong = missing or _misnamed(part, kind) or next(_unlike(part, base), None)
-    return f"{part.__name__} in {_place(part)}, {wrong}" if wrong else None
+    wrong = missing or _misnamed(part, kind) or next(_unlike_any(part, base), None)
+    return f"{part.__name__} in {place_of(part)}, {wrong}" if wrong else None
 
 
 def _missing(part: type[Any], base: type[Any], names: tuple[str, ...]) -> str | None:
@@ -134,6 +142,13 @@ def _misnamed(part: type[Any], kind: str) -> str | None:
     if kind in (kinds or (field.default,)):
         return None
     return f'whose `kind` is not \'{kind}\'; write kind: Literal["{kind}"] = "{kind}" in it'
+
+
+def _unlike_any(part: type[Any], base: type[Any]) -> Iterator[str]:
+    """Say what `_unlike` says of the slot's base, and of each below it that leaves methods open."""
+    for each in part.__mro__[1:]:
+        if each is base or (issubclass(each, base) and getattr(each, "__abstractmethods__", None)):
+            yield from _unlike(part, each)
 
 
 def _unlike(part: type[Any], base: type[Any]) -> Iterator[str]:
@@ -194,10 +209,3 @@ def _signature(method: Any) -> str:
 def _function(method: Any) -> Callable[..., Any]:
     function: Callable[..., Any] = getattr(method, "__func__", method)
     return function
-
-
-def _place(part: type[Any]) -> str:
-    try:
-        return shown(Path(inspect.getfile(part)))
-    except (OSError, TypeError):
-        return part.__module__

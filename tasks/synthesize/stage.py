@@ -140,4 +140,5 @@ def _verified(solutions: Sequence[Solution]) -> Iterator[Completion]:
             score.reason,
             solution.weight,
             solution.between,
+            solution.read,
         )

@@ -36,6 +36,8 @@ def examples() -> str:
             f"What a part implements ({must(found.one_of, found.base)}), and what it is given:\n\n"
             f"{code(*map(stub, own))}{more(slot)}"
         )
+        if slot == "environment":
+            sections.append(world())
     folder = Path(__file__).parent / "plugins" / "my_artifact_kind"
     files = [folder / "__init__.py", folder / "stage.py"]
     blocks = [f"`my_artifact_kind/{f.name}`:\n\n{code(f.read_text())}" for f in files]
@@ -46,6 +48,25 @@ def examples() -> str:
     ]
     sections.append("\n".join(["## What several slots speak of\n", *places]))
     return "\n".join(sections)
+
+
+def world() -> str:
+    """An environment that poses its own problems, in the same slot."""
+    from posttrain.learning.episodes.worlds import base
+
+    names = [f"`{name}`" for name in sorted(base.World.__abstractmethods__)]
+    return (
+        "## To add a world\n\nA world is an environment, in the same slot, that poses its own"
+        " problems and knows how they are solved; a source and the stages name it by its kind."
+        " [A world of your own](worlds.md#a-world-of-your-own) is one in a file, with the recipe"
+        " that names it. What it gives is held to what stands here while it plays, and what is"
+        " wrong is told with method and file: facts and states are JSON, every situation that asks"
+        " has a `key`, and what a role earns adds up to a number from 0 to 1.\n\n"
+        "Those that ship stand in [`posttrain/learning/episodes/worlds/`]"
+        "(../posttrain/learning/episodes/worlds).\n\n"
+        f"What a world implements ({', '.join(names[:-1])} and {names[-1]} at least), and what it"
+        f" gives:\n\n{code(*map(stub, (base.Posed, base.World)))}"
+    )
 
 
 def code(*texts: str) -> str:

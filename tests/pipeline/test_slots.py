@@ -284,3 +284,12 @@ def test_the_verb_lists_the_plugins_of_another_recipe(toy, plugin):
     sys.modules.pop("my_turns")
     done = CliRunner().invoke(cli, ["parts", "schedule", "--recipe", str(toy.root), "--tsv"])
     assert "broken: schedule.right is Right in" in done.output
+
+
+def test_what_may_be_set_in_a_part_is_shown_where_its_slot_is_named():
+    words = ["parts", "player", "context_manager"]
+    named = " ".join(CliRunner().invoke(cli, words, env={"COLUMNS": "200"}).output.split())
+    assert "at_tokens Tokens of a sequence, read and drawn, above which it is cut" in named
+    assert "keep_turns Turns, each with what was read behind it, that are kept behind" in named
+    assert "prompt. (1)" in named
+    assert "at_tokens" not in CliRunner().invoke(cli, ["parts"], env={"COLUMNS": "200"}).output

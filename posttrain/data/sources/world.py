@@ -39,6 +39,10 @@ class _Played(Protocol):
         """What it earned."""
 
     @property
+    def read(self) -> tuple[str, ...]:
+        """Ids of the rows that were shown in it."""
+
+    @property
     def others(self) -> Mapping[str, Sequence[tuple[str, str]]]:
         """The same in the eyes of each other role."""
 
@@ -48,7 +52,7 @@ class _Poses(Protocol):
 
     kind: str
 
-    def pose(self, draw: Random) -> tuple[str, Mapping[str, Any]]:
+    def posed(self, draw: Random) -> tuple[str, Mapping[str, Any]]:
         """Give a prompt, and what there is."""
 
     def has_script(self) -> bool:
@@ -57,8 +61,10 @@ class _Poses(Protocol):
     def roles_asked(self) -> frozenset[str]:
         """Name its roles beside the policy."""
 
-    def demonstrate(self, problem: "Problem", draw: Random, *, error_rate: float) -> "_Played":
-        """Play an episode."""
+    def demonstrate_all(
+        self, problems: "Sequence[Problem]", draws: Sequence[Random], *, error_rate: float
+    ) -> "Sequence[_Played]":
+        """Play an episode of each."""
 
 
 class WorldSource(Source):
@@ -166,7 +172,7 @@ class WorldSource(Source):
             for _ in range(share * _DRAWS_PER_PROBLEM):
                 if not share:
                     break
-                prompt, facts = world.pose(draw)
+                prompt, facts = world.posed(draw)
                 answer = canonical_json(facts)
                 if (key := f"{prompt}\n{answer}") in seen:
                     continue
@@ -184,18 +190,21 @@ class WorldSource(Source):
     def _demonstrated(self, problems: "Sequence[Problem]", seed: int) -> Iterator[Solution]:
         world = cast("_Poses", self.world)
         who = f"script:{self.error_rate:g}"
-        for problem in problems:
-            draw = Random(stable_seed(seed, self.name, "script", problem.id))
-            for _ in range(self.demonstrations):
-                played = world.demonstrate(problem, draw, error_rate=self.error_rate)
+        draws = [Random(stable_seed(seed, self.name, "script", each.id)) for each in problems]
+        rounds = [
+            world.demonstrate_all(problems, draws, error_rate=self.error_rate)
+            for _ in range(self.demonstrations)
+        ]
+        for problem, *episodes in zip(problems, *rounds, strict=True):
+            for played in episodes:
                 views = {_POLICY: played.said, **played.others}
                 for role in self.traced:
                     if role in views:
-                        yield _solution(problem, views[role], who, played.score)
+                        yield _solution(problem, views[role], who, played)
 
 
 def _solution(
-    problem: "Problem", said: Sequence[tuple[str, str]], who: str, score: float
+    problem: "Problem", said: Sequence[tuple[str, str]], who: str, played: _Played
 ) -> Solution:
     """An episode in the eyes of a role, which may have read something in place of the prompt."""
     (author, first), *after = said
@@ -203,4 +212,4 @@ def _solution(
         problem, said = replace(problem, prompt=first, parents=(problem.id,)), after
     *between, (_, last) = said
     turns = tuple(turn_of(author, text) for author, text in between)
-    return Solution(problem, last, who, between=turns, score=score)
+    return Solution(problem, last, who, between=turns, read=played.read, score=played.score)

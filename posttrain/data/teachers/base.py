@@ -22,6 +22,8 @@ class Solution:
     """How much it counts in training."""
     between: "tuple[Turn, ...]" = ()
     """What was said between the prompt and the text, where there were several turns."""
+    read: tuple[str, ...] = ()
+    """Ids of the rows that were shown before the text, such as passages."""
     score: float | None = None
     """What it earned where it was played out, 1 if solved; None where a verifier is asked."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from posttrain.learning.episodes.asked import Cue, Reply, Speaker
 from posttrain.learning.episodes.config import role_of
+from posttrain.learning.episodes.contract import answered, begun
 from posttrain.learning.episodes.drawing import Role
 from posttrain.learning.episodes.environments.base import (
     POLICY,
@@ -140,7 +141,7 @@ def play(
     with _closing(environment, games):
         for problem, prompt in zip(problems, prompts, strict=True):
             for index in range(size):
-                first = _start(environment, problem, start_seed(seed, prompt.id))
+                first = begun(environment, problem, start_seed(seed, prompt.id))
                 games.append(_Game(problem, prompt, index, [first]))
         while playing := [game for game in games if _goes_on(game, limits, monotonic() - began)]:
             _round(environment, playing, roles, seed)
@@ -215,20 +216,11 @@ def retrace(
             " its rows"
         )
     prompt, _, _ = episode.rpartition("/")
-    situation = _start(environment, problem, start_seed(seed, prompt))
+    situation = begun(environment, problem, start_seed(seed, prompt))
     yield situation
     for turn, acts in enumerate(log):
         situation = environment.step(situation.state, acts, turn_seed(seed, episode, turn))
         yield situation
-
-
-def _start(environment: Environment, problem: "Problem", seed: int) -> Situation:
-    situation = environment.start(problem, seed)
-    if not situation.asks and not situation.failed:
-        raise UserError(
-            f"environment {environment.kind}: `start` asked nobody; let it ask a role to speak"
-        )
-    return situation
 
 
 def _refuse_undeclared(environment: Environment, asked: Iterable[str]) -> None:
@@ -277,5 +269,6 @@ def _proceed(
         Said(game.situations[-1].state, game.log[-1], turn_seed(seed, game.id, game.turn - 1))
         for game in going
     ]
-    for game, situation in zip(going, environment.step_all(turns), strict=True):
+    found = answered(environment, turns, [game.situations for game in going])
+    for game, situation in zip(going, found, strict=True):
         game.situations.append(situation)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from posttrain.learning.episodes.contract import check_move
 from posttrain.learning.episodes.environments.base import POLICY, Environment, EpisodeState
 from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
 from posttrain.learning.episodes.script import Speak
@@ -48,7 +49,7 @@ def posed_problem(world: World, seed: int) -> "Problem":
     from posttrain.data.schemas import Problem
     from posttrain.stage.hashing import canonical_json
 
-    prompt, facts = world.pose(Random(stable_seed(seed, world.kind, "posed")))
+    prompt, facts = world.posed(Random(stable_seed(seed, world.kind, "posed")))
     metadata = json.dumps({world.kind: facts})
     return Problem(world.kind, prompt, canonical_json(facts), 1, "played", metadata=metadata)
 
@@ -69,7 +70,8 @@ def speaking(world: World, by: By, draw: Random, *, role: str = POLICY) -> Speak
     move = {"script": world.best_move, "random": world.random_move}[by]
 
     def speak(state: EpisodeState, asked: str) -> str:
-        return (move if asked == role else world.best_move)(state, asked, draw)
+        chosen = move if asked == role else world.best_move
+        return check_move(world, chosen(state, asked, draw))
 
     return speak
 

@@ -93,6 +93,10 @@ class Environment(Part):
     """False for one that a clock or a network has a say in: its episodes are replayed from rows to
     the same bits, but what was said does not stand for them: `retrace` refuses it."""
 
+    JUDGES: ClassVar[bool] = False
+    """True for one that says how good an episode is: what it pays adds up to 0 to 1, and all its
+    situations have keys."""
+
     def start(self, problem: "Problem", seed: int) -> Situation:
         """Begin an episode.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from posttrain.learning.episodes.contract import check_move, check_posed
 from posttrain.learning.episodes.environments.base import (
     POLICY,
     Environment,
@@ -16,6 +17,8 @@ from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
+    from posttrain.learning.episodes.episode import Episode
+    from posttrain.learning.episodes.script import Speak
 
 WorldFacts = Mapping[str, Any]
 """All that an episode in a world depends on, beside the seed: JSON values."""
@@ -42,12 +45,16 @@ class Demonstration(NamedTuple):
     it does not speak first, what comes first it read in place of the prompt."""
     score: float
     """What the policy earned in all; 1 is solved."""
+    read: tuple[str, ...] = ()
+    """Ids of the rows that were shown in it, see `Situation.read`."""
     others: Mapping[str, Sequence[tuple[str, str]]] = {}
     """Role -> the same of each other role that spoke, in which `assistant` is that role."""
 
 
 _MOST_TURNS = 1000
 """A world ends its episodes itself; this is for one that does not."""
+_TOGETHER = 64
+"""Episodes that are demonstrated side by side in a world that answers several at once."""
 
 
 class World(Environment):
@@ -58,6 +65,7 @@ class World(Environment):
     earn in an episode adds up to a number from 0 to 1, and 1 is solved.
     """
 
+    JUDGES: ClassVar[bool] = True
     SIZES: ClassVar[tuple[str, ...]] = ("size",)
     """The settings that make its problems larger or smaller, the most telling one first."""
 
@@ -73,6 +81,21 @@ class World(Environment):
 
         """
         raise NotImplementedError
+
+    def posed(self, draw: Random) -> Posed:
+        """Pose a problem, and refuse what can be none.
+
+        Args:
+            draw: Where all chance comes from.
+
+        Returns:
+            What `pose` gave.
+
+        Raises:
+            UserError: It is no text with facts that are JSON; with the file.
+
+        """
+        return Posed(*check_posed(self, self.pose(draw)))
 
     @abstractmethod
     def begin(self, facts: WorldFacts, seed: int) -> Situation:
@@ -132,38 +155,47 @@ class World(Environment):
             Its best move.
 
         """
-        return self.best_move(state, role, draw)
+        return check_move(self, self.best_move(state, role, draw))
 
     def has_script(self) -> bool:
         """Tell whether `best_move` plays the policy's role; where not, there are no traces."""
         return True
 
-    def demonstrate(self, problem: "Problem", draw: Random, *, error_rate: float) -> Demonstration:
-        """Play an episode by the best moves, and by random ones of the policy now and then.
+    def demonstrate_all(
+        self, problems: "Sequence[Problem]", draws: Sequence[Random], *, error_rate: float
+    ) -> list[Demonstration]:
+        """Play an episode of each problem by the best moves, and by random ones now and then.
 
         Args:
-            problem: One that this world has posed.
-            draw: Where all chance comes from.
+            problems: That this world has posed.
+            draws: For each, where all chance in its episode comes from.
             error_rate: Probability that a move of the policy is a random one.
 
         Returns:
-            What was said, and what it earned.
+            What was said in each, and what it earned: what it is of the problem alone.
 
         """
-        from posttrain.learning.episodes.script import play_script
+        from posttrain.learning.episodes.script import Scripted, play_scripts
 
-        def speak(state: EpisodeState, role: str) -> str:
-            errs = role == POLICY and draw.random() < error_rate
-            return (self.random_move if errs else self.best_move)(state, role, draw)
+        def speaker(draw: Random) -> "Speak":
+            def speak(state: EpisodeState, role: str) -> str:
+                errs = role == POLICY and draw.random() < error_rate
+                move = self.random_move if errs else self.best_move
+                return check_move(self, move(state, role, draw))
 
-        seed = draw.getrandbits(63)
-        episode = play_script(self, problem, speak, seed=seed, most_turns=_MOST_TURNS)
-        others = {act.role for acts in episode.log for act in acts} - {POLICY}
-        return Demonstration(
-            tuple(episode.said(POLICY)),
-            sum(episode.earned(POLICY)),
-            {role: tuple(episode.said(role)) for role in sorted(others)},
-        )
+            return speak
+
+        asked = [
+            Scripted(problem, speaker(draw), draw.getrandbits(63))
+            for problem, draw in zip(problems, draws, strict=True)
+        ]
+        # Others gain nothing from company: a page would be begun anew for every turn.
+        size = 1 if type(self).step_all is Environment.step_all else _TOGETHER
+        return [
+            _demonstration(each)
+            for at in range(0, len(asked), size)
+            for each in play_scripts(self, asked[at : at + size], most_turns=_MOST_TURNS)
+        ]
 
     def start(self, problem: "Problem", seed: int) -> Situation:
         """Begin with the problem's facts; see `Environment.start`.
@@ -187,3 +219,13 @@ class World(Environment):
                 " problems' source as the environment of the stage"
             )
         return self.begin(facts[self.kind], seed)
+
+
+def _demonstration(episode: "Episode") -> Demonstration:
+    others = {act.role for acts in episode.log for act in acts} - {POLICY}
+    return Demonstration(
+        tuple(episode.said(POLICY)),
+        sum(episode.earned(POLICY)),
+        episode.read,
+        {role: tuple(episode.said(role)) for role in sorted(others)},
+    )
