@@ -38,4 +38,5 @@ class Compound(ScheduleShape):
             The value now.
 
         """
-        return start + (self.base**progress - 1) / (self.base - 1) * (end - start)
+        risen: float = (self.base**progress - 1) / (self.base - 1)
+        return start + risen * (end - start)
