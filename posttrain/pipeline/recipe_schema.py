@@ -142,13 +142,16 @@ def schedulable_fields(flow: str, root: Path) -> Iterator[tuple[str, str, list[s
 
 
 def _schedulable_in(
-    config: type[BaseModel], place: str, kind: str
+    config: type[BaseModel], place: str, kind: str, around: Sequence[type[BaseModel]] = ()
 ) -> Iterator[tuple[str, str, list[str]]]:
+    # A part may hold parts of its own slot, and these again: each is gone into once.
+    if config in around:
+        return
     if issubclass(config, Schedulable) and (names := config.schedulable()):
         yield place, kind, [name for name in config.model_fields if name in names]
     for name, info in config.model_fields.items():
         for each, inner in _configs_in(Annotated[info.annotation, *info.metadata, None]):
-            yield from _schedulable_in(inner, f"{place}.{name}", each)
+            yield from _schedulable_in(inner, f"{place}.{name}", each, (*around, config))
 
 
 def _configs_in(annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:

@@ -6,6 +6,7 @@ from posttrain.learning.episodes.environments.corpus import CorpusSearch
 from posttrain.learning.episodes.environments.mcp import Mcp
 from posttrain.learning.episodes.environments.openenv import OpenEnv
 from posttrain.learning.episodes.environments.python import Python
+from posttrain.learning.episodes.environments.several import Several
 from posttrain.learning.episodes.environments.single import Single
 from posttrain.learning.episodes.worlds.bandit import Bandit
 from posttrain.learning.episodes.worlds.booking import Booking
@@ -37,6 +38,7 @@ EPISODE_ENVIRONMENTS = Slot(
         "calculator": Calculator,
         "corpus": CorpusSearch,
         "python": Python,
+        "several": Several,
         "mcp": Mcp,
         "openenv": OpenEnv,
         "bandit": Bandit,
