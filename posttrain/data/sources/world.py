@@ -148,6 +148,23 @@ class WorldSource(Source):
             )
         return SourceRows(train, heldout, list(self._demonstrated(train, request.seed)))
 
+    def around(self, problem: "Problem", draw: Random, *, shift: int) -> "Problem":
+        """Pose another problem, of the level that one has or of one near it.
+
+        Args:
+            problem: One of this source.
+            draw: Where all chance comes from.
+            shift: Levels by which it is harder, or easier where negative; at either end of the
+                levels it is of the last one.
+
+        Returns:
+            A problem that names the other one as its parent.
+
+        """
+        worlds = self._worlds()
+        level = min(max(problem.difficulty + shift, 1), len(worlds))
+        return self._problem(worlds[level - 1], draw, level, parents=(problem.id,))
+
     def _worlds(self) -> list[Part]:
         """The world by level, easy to hard; without levels once."""
         said = self.world.model_dump()
@@ -162,30 +179,36 @@ class WorldSource(Source):
         self, request: SourceRequest, number: int, *, split: str, seen: set[str]
     ) -> "Iterator[Problem]":
         """Pose problems that are not in `seen`, and add them there."""
-        from posttrain.data.schemas import Problem
-
         worlds = self._worlds()
         for place, part in enumerate(worlds):
-            world = cast("_Poses", part)
             share = number * (place + 1) // len(worlds) - number * place // len(worlds)
             draw = Random(stable_seed(request.seed, self.name, split, str(place + 1)))
             for _ in range(share * _DRAWS_PER_PROBLEM):
                 if not share:
                     break
-                prompt, facts = world.posed(draw)
-                answer = canonical_json(facts)
-                if (key := f"{prompt}\n{answer}") in seen:
+                posed = self._problem(part, draw, place + 1)
+                if (key := f"{posed.prompt}\n{posed.answer}") in seen:
                     continue
                 seen.add(key)
                 share -= 1
-                yield Problem(
-                    source=self.name,
-                    prompt=prompt,
-                    answer=answer,
-                    difficulty=place + 1,
-                    verifier="played",
-                    metadata=json.dumps({world.kind: facts}),
-                )
+                yield posed
+
+    def _problem(
+        self, part: Part, draw: Random, level: int, *, parents: tuple[str, ...] = ()
+    ) -> "Problem":
+        from posttrain.data.schemas import Problem
+
+        world = cast("_Poses", part)
+        prompt, facts = world.posed(draw)
+        return Problem(
+            source=self.name,
+            prompt=prompt,
+            answer=canonical_json(facts),
+            difficulty=level,
+            verifier="played",
+            metadata=json.dumps({world.kind: facts}),
+            parents=parents,
+        )
 
     def _demonstrated(self, problems: "Sequence[Problem]", seed: int) -> Iterator[Solution]:
         world = cast("_Poses", self.world)
