@@ -12,6 +12,7 @@ from posttrain.learning.episodes.play import play
 from posttrain.learning.episodes.players.base import PlayBench
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.rl.drawn import of_episode
+from posttrain.learning.rl.producers.episodes import Episodes
 from posttrain.learning.rl.rollout import as_one, parted, places_of_wholes, wholes
 from tests.scripted import FakeEngine
 
@@ -144,6 +145,31 @@ def test_what_is_forgotten_stays_forgotten(tokenizer, problems, prompts, params)
             for segment in segments:
                 text = tokenizer.decode(segment.token_ids)
                 assert text.count(problems[0].prompt[-3:]) <= 1 or len(prompt.token_ids) > 30
+
+
+def test_a_summary_that_says_nothing_is_left_out(tokenizer, problems, prompts, params):
+    engine = FakeEngine(tokenizer, lambda prompt, index, seed: "" if "~" in prompt.id else "ab")
+    most = max(len(prompt.token_ids) for prompt in prompts)
+    context = {"kind": "summarize", "at_tokens": most + 2}
+    config = PlayConfig.parse({"environment": Reading(), "context": context}, where="x")
+    speakers = config.seated(PlayBench(engine, tokenizer)).speakers(params)
+    groups = play(Reading(), problems, prompts, speakers, seed=SEED, most_turns=9)
+    summed = [segment for group in groups for each in group for segment in each.of(POLICY)]
+    assert any(segment.summed_up for segment in summed)
+    assert not any("..." in tokenizer.decode(segment.token_ids) for segment in summed)
+
+
+def test_what_is_summed_up_is_in_the_length_of_an_episode():
+    def longest(context, **limits):
+        said = {"environment": "guess", "most_turns": 3, "context": context, **limits}
+        return Episodes.parse(said, where="x").longest(10)
+
+    assert longest("whole") == longest({"kind": "truncate", "at_tokens": 8}) == 30
+    # Three turns, and a summary before each but the first.
+    summed = {"kind": "summarize", "at_tokens": 8}
+    assert longest(summed) == 50
+    # Who has drawn nine of twelve may begin once more.
+    assert longest(summed, most_drawn=12) == 22
 
 
 @dataclass
