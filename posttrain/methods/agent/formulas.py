@@ -187,6 +187,8 @@ def inspo(rows: FormulaRollouts) -> Tensor:
     return rows.over_answers(
         lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2) + 0.001 * rows.k3(i)
     )
+
+
 def tool_levels(rows: FormulaRollouts) -> Tensor:
     """GRPO over the tokens of an update, without a divergence; levels are the reward's."""
     return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
