@@ -52,7 +52,6 @@ SMALL_LINES = 45
 KEPT_APART = {
     "posttrain.learning.algorithms.digests_format_1": "a table of data",
     "posttrain.learning.rewards.on_ray": "verifying on a cluster is no part of sampling",
-    "posttrain.learning.rl.draw_config": "the config of RL would import more than fifteen modules",
     "posttrain.backends.sandbox.gym_scores": "it is sent into a sandbox, and runs there alone",
     "posttrain.operations.maintenance.checks.artifacts": "the workspace is not the cache",
     "posttrain.operations.schedule.policy": "a pure function of times",

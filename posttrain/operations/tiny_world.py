@@ -1,34 +1,19 @@
 """What methods are tried on: a tiny policy with its problems, and what stages make of them."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from random import Random
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
-from pydantic import Field
-
-from posttrain.learning.episodes.environments.base import (
-    POLICY,
-    Act,
-    Ask,
-    Environment,
-    EpisodeState,
-    Situation,
-    Told,
-)
 from posttrain.methods.lay import laid_over
 from posttrain.operations.stage_alone import run_alone
+from posttrain.operations.tiny_guesser import Tries, save_guessers, write_problems
 from posttrain.pipeline.recipe_method import task_parameters
 from posttrain.pipeline.stage_section import inputs_by_port, port_of
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest
-from posttrain.stage.schedule import Schedulable
 from posttrain.stage.spec import ArtifactKind, Task
-
-if TYPE_CHECKING:
-    from posttrain.data.schemas import Problem
 
 _FEW_STEPS: Mapping[str, Any] = {"optimization": {"learning_rate": 1e-3, "warmup_steps": 0}}
 _BUDGETS: Mapping[str, Mapping[str, Any]] = {
@@ -49,58 +34,6 @@ _BUDGETS: Mapping[str, Mapping[str, Any]] = {
 
 _MADE_IN = 4
 """Steps of a stage whose output another one only reads."""
-
-# Room for an episode of a world, whose text is cut into single characters here.
-_CONTEXT = 512
-# With the form of an answer and without it, with a confidence and without one, of two lengths:
-# what is paid for any of these differs within a group.
-_TAUGHT = ("#### 1", "so #### 2", "2", "#### 1\nconfidence: .9")
-_RIGHT = ("#### {}", "#### {}\nconfidence: .9")
-
-
-class Tries(Environment, Schedulable):
-    """Ask three times; each answer that ends as the problem's earns a third.
-
-    Further roles hear what the policy said, and it hears them; they earn as it does.
-    """
-
-    kind: Literal["tries"] = "tries"
-    peers: tuple[str, ...] = ()
-    """Further roles that it asks."""
-    noise: float = Field(default=0.0, ge=0.0, le=1.0)
-    """Probability that right is told as wrong, and wrong as right."""
-
-    def start(self, problem: "Problem", seed: int) -> Situation:  # noqa: ARG002 - see the base
-        """Ask; see `Environment.start`."""
-        state = {"answer": problem.answer, "left": 3, "right": 0, "told": ""}
-        return Situation(state, (Ask(POLICY),), key="3/0")
-
-    def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:
-        """Say whether it was right, and ask again; see `Environment.step`."""
-        right = {act.role: act.text.rstrip().endswith(state["answer"]) for act in acts}
-        earned = {role: each / 3 for role, each in right.items()}
-        if POLICY not in right:
-            heard = " ".join([state["told"], *(act.text.strip() for act in acts)])
-            return Situation(state, (Ask(POLICY, (Told("user", heard),)),), earned, _place(state))
-        told = "12"[right[POLICY] ^ (Random(seed).random() < self.noise)]
-        left, solved = state["left"] - 1, state["right"] + right[POLICY]
-        after = {**state, "left": left, "right": solved, "told": told}
-        facts = {"tool_errors": float("####" not in acts[0].text)}
-        asked = (*(Ask(peer, (Told("user", acts[0].text or "?"),)) for peer in self.peers),)
-        asks = (asked or (Ask(POLICY, (Told("user", told),)),)) if left else ()
-        return Situation(after, asks, earned, f"{_place(after)}{'/heard' * bool(asked)}", facts)
-
-    def unbound(self, state: EpisodeState, role: str, draw: Random) -> str:  # noqa: ARG002
-        """Say one of the two answers; see `Environment.unbound`."""
-        return draw.choice("12")
-
-    def roles_asked(self) -> frozenset[str]:
-        """Name the peers; see `Environment.roles_asked`."""
-        return frozenset(self.peers)
-
-
-def _place(state: EpisodeState) -> str:
-    return f"{state['left']}/{state['right']}"
 
 
 def playing(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,8 +176,8 @@ def make_tiny_world(folder: Path, tasks: Mapping[str, Task]) -> TinyWorld:
 
     """
     problems = folder / "problems.parquet"
-    _write_problems(problems)
-    policy, earlier = _guessers(folder)
+    write_problems(problems)
+    policy, earlier = save_guessers(folder)
     given = {"policy": policy, "problems": problems}
     config = tasks["probe"].config.parse(_BUDGETS["probe"], where="probe")
     probed = run_alone(tasks["probe"], config, given, folder / "probe")
@@ -265,55 +198,3 @@ def make_tiny_world(folder: Path, tasks: Mapping[str, Task]) -> TinyWorld:
         tasks,
         folder,
     )
-
-
-def _problems() -> list[Any]:
-    """The answer is 1 where the prompt says up, 2 where it says down; to odd ones none is right."""
-    from posttrain.data.schemas import Problem
-
-    sides = (("up", "1"), ("down", "2"), ("odd", "3"))
-    return [
-        Problem(side, f"{side} {index} =", answer, index % 2, "exact")
-        for index in range(14)
-        for side, answer in sides
-    ]
-
-
-def _write_problems(path: Path) -> None:
-    from posttrain.data.schemas import IDENTITY, PROBLEMS, problems_table, with_row_ids
-    from posttrain.data.tables import write_table
-
-    write_table(with_row_ids(problems_table(_problems()), IDENTITY["problems"]), path, PROBLEMS)
-
-
-def _guessers(folder: Path) -> tuple[Path, Path]:
-    """Save a policy that learned of a teacher who is often wrong, and what it was before."""
-    import torch
-
-    from posttrain.data.rows import TokenTable, encode_rows
-    from posttrain.learning.models.build import build_llama
-    from posttrain.learning.models.load import save_policy
-    from posttrain.learning.models.logprobs import wanted_logprobs
-    from posttrain.learning.models.tokenizer import train_tokenizer
-
-    problems = _problems()
-    known = {"up": "1", "down": "2", "odd": "1"}
-    taught = [
-        [*_TAUGHT, *(form.format(known[each.source]) for form in _RIGHT)] for each in problems
-    ]
-    prompts = [problem.prompt for problem in problems for _ in taught[0]]
-    texts = [text for of_problem in taught for text in of_problem]
-    tokenizer = train_tokenizer([*prompts, *texts], vocab_size=300)
-    model = build_llama(tokenizer, hidden=32, layers=1, heads=2, seed=0, max_length=_CONTEXT)
-    table = TokenTable(encode_rows(tokenizer, prompts, texts), pad=tokenizer.pad_token_id)
-    batch = table.batch(range(len(prompts)))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    earlier, now = (folder / "earlier", 80), (folder / "guesser", 40)
-    for path, steps in (earlier, now):
-        for _ in range(steps):
-            logprobs, _ = wanted_logprobs(model, batch.input_ids_BT, wanted_BT=batch.wanted_BT)
-            torch.autograd.backward([-logprobs.mean()])
-            optimizer.step()
-            optimizer.zero_grad()
-        save_policy(model, tokenizer, path)
-    return now[0], earlier[0]

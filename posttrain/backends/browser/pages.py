@@ -285,7 +285,7 @@ def _evaluate(address: str, script: str) -> Any:
     return _open[0].evaluate(address, script)
 
 
-def versions() -> str:
+def browsers_shown() -> str:
     """Name the browsers that pages of this process were shown in; empty where none was started."""
     return ", ".join(_seen)
 

@@ -22,6 +22,7 @@ from posttrain.learning.rollouts.engines.base import Prompt
 from posttrain.learning.rollouts.limits import leaves_room, tell_no_room
 from posttrain.learning.rollouts.scoring import make_prompts, problems_of
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.slots import name_of
 from posttrain.stage.started import started
 
 if TYPE_CHECKING:
@@ -254,6 +255,36 @@ def start_sampler(
     if not sources:
         return stream
     return _share_sources(stream, sources, problems["source"].to_list(), count=count)
+
+
+def refuse_draw(
+    sampler: ProblemSampler,
+    drawn: Sequence[int],
+    wanted: int,
+    *,
+    known: int,
+    without: Collection[int],
+) -> None:
+    """Refuse a draw that no step can be made of.
+
+    Args:
+        sampler: Whose draw it is.
+        drawn: Problems, by their place.
+        wanted: Most that there may be; at least one in a step's first round.
+        known: Problems that there are.
+        without: What the step has drawn before.
+
+    Raises:
+        UserError: There are too many or too few, one twice, or one that there is not.
+
+    """
+    fresh = set(drawn) & set(range(known)) - set(without)
+    if len(fresh) != len(drawn) or len(drawn) > wanted or not (drawn or without):
+        raise UserError(
+            f"rl: {name_of(sampler)}: `draw` was asked for {wanted} problems and gave"
+            f" {list(drawn)}; let it give one to so many different numbers below {known}, none"
+            " of which it gave in this step before"
+        )
 
 
 def _share_sources(

@@ -22,7 +22,7 @@ Speak = Callable[[EpisodeState, str], str]
 """What a role says: of the state in which it is asked, and its name."""
 
 
-class Scripted(NamedTuple):
+class ScriptedEpisode(NamedTuple):
     """An episode that is to be played by a script."""
 
     problem: "Problem"
@@ -55,14 +55,14 @@ def play_script(
         The episode, which has no tokens.
 
     """
-    asked = [Scripted(problem, speak, seed)]
+    asked = [ScriptedEpisode(problem, speak, seed)]
     (episode,) = play_scripts(environment, asked, most_turns=most_turns, heard=heard)
     return episode
 
 
 def play_scripts(
     environment: Environment,
-    asked: Sequence[Scripted],
+    asked: Sequence[ScriptedEpisode],
     *,
     most_turns: int,
     heard: Callable[[Situation], None] | None = None,
@@ -101,7 +101,7 @@ def play_scripts(
 class _Scene:
     """An episode that a script plays."""
 
-    asked: Scripted
+    asked: ScriptedEpisode
     situations: list[Situation]
     log: list[tuple[Act, ...]] = field(default_factory=list)
 

@@ -18,7 +18,6 @@ from posttrain.stage.errors import UserError, nearest
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from posttrain.learning.rewards.components.base import Answers
 
 M = TypeVar("M")
 REWARD_MODELS, REFERENCES = "reward_models", "references"
@@ -90,66 +89,6 @@ def drawn_logprobs(
         return [row_T[mask_T].tolist() for row_T, mask_T in rows]
 
     return _by_length(policy, token_ids, wanted, logprobs)
-
-
-def answers_logprobs(policy: Policy, groups: "Sequence[Answers]") -> list[list[float]]:
-    """Compute the log-probabilities of what was drawn in answers, each sequence by itself.
-
-    Args:
-        policy: Whose.
-        groups: Answers, with their tokens.
-
-    Returns:
-        In nats, the drawn tokens of each answer in order, all groups behind each other.
-
-    """
-    ids, drawn, counts = _by_sequence(groups)
-    rows = iter(drawn_logprobs(policy, ids, drawn))
-    return [[value for _ in range(count) for value in next(rows)] for count in counts]
-
-
-def answers_states(
-    policy: Policy,
-    group: "Answers",
-    beside: Sequence[tuple[Sequence[int], Sequence[bool]]] = (),
-) -> list[Tensor]:
-    """Average the last hidden states over what was drawn in answers, each sequence by itself.
-
-    Args:
-        policy: Whose states.
-        group: Answers, with their tokens.
-        beside: Further tokens, with marks at those to average over.
-
-    Returns:
-        A vector for each answer, ``[D]``, and then for each of those beside.
-
-    """
-    ids, drawn, counts = _by_sequence([group])
-    ids += [tuple(tokens) for tokens, _ in beside]
-    drawn += [tuple(marks) for _, marks in beside]
-    counts += [1] * len(beside)
-    rows = iter(zip(mean_states(policy, ids, drawn), map(sum, drawn), strict=True))
-    found = []
-    for count in counts:
-        parts = [next(rows) for _ in range(count)]
-        total = max(sum(weight for _, weight in parts), 1)
-        states = [mean_D * (weight / total) for mean_D, weight in parts]
-        found.append(parts[0][0] if count == 1 else torch.stack(states).sum(0))
-    return found
-
-
-def _by_sequence(
-    groups: "Sequence[Answers]",
-) -> tuple[list[tuple[int, ...]], list[tuple[bool, ...]], list[int]]:
-    """Tokens and marks of every sequence, and how many sequences each answer has."""
-    ids, drawn, counts = [], [], []
-    for group in groups:
-        for place, (tokens, marks) in enumerate(zip(group.token_ids, group.drawn, strict=True)):
-            cut = group.sequences(place)
-            ids += [tokens[each.start : each.stop] for each in cut]
-            drawn += [marks[each.start : each.stop] for each in cut]
-            counts.append(len(cut))
-    return ids, drawn, counts
 
 
 def mean_states(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from posttrain.data.chat_templates.spoken import with_system
+from posttrain.data.chat_templates.jinja import with_system
 from posttrain.data.contexts import PromptContext, PromptInContext
 from posttrain.data.schemas import Problem
 from posttrain.data.templates import encode_prompts

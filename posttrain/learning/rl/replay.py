@@ -12,7 +12,6 @@ from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation, numbers_of_the_draw, with_limit
 from posttrain.learning.rl.generations import Buffer
 from posttrain.learning.rl.loop import measure
-from posttrain.learning.rl.rollout import learned_from
 from posttrain.learning.rl.store import stored_groups
 from posttrain.learning.training.generators import seed_torch
 from posttrain.stage.context import StageContext
@@ -60,7 +59,7 @@ def replay(
         generation = Generation(step, groups, numbers=numbers_of_the_draw(drawn))
         learner.passes.config = generation.drawn_with(configs[step])
         seed_torch(purpose_seed(context.seed, "rl", step))
-        samples = bearing_loss(learner.training_samples(learned_from(groups), step=step))
+        samples = bearing_loss(learner.training_samples(generation.learned(), step=step))
         buffer.open(generation, samples)
         for metrics in buffer.updates(learner, seed=context.seed):
             buffer.note(metrics)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from posttrain.data.schemas import Problem
 from posttrain.learning.curriculum.base import (
     ProblemPool,
-    ProblemSampler,
     ProblemStream,
 )
-from posttrain.learning.curriculum.start import start_sampler, with_room
+from posttrain.learning.curriculum.start import refuse_draw, start_sampler, with_room
 from posttrain.learning.rl.batch import informative_groups
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation, numbers_of_the_draw
@@ -19,6 +18,7 @@ from posttrain.learning.rl.producers.base import (
     Production,
     SamplingRound,
     Workbench,
+    refuse_produced,
     start_producer,
 )
 from posttrain.learning.rl.rollout import Group, marked, result_of
@@ -26,9 +26,7 @@ from posttrain.learning.rl.selections.base import selected
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.stage.context import StageContext
-from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
-from posttrain.stage.slots import name_of
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,8 @@ class Rollouter:
         if self.instructed is not None and not rounds:
             self.instructed.renew(step, config, version=version)
         chosen = list(self.stream.draw(wanted, seed=self.seed, step=step, without=without))
-        _refuse_draw(chosen, wanted, without=without, sampler=config.draw.sampler, of=self.problems)
+        known = len(self.problems)
+        refuse_draw(config.draw.sampler, chosen, wanted, known=known, without=without)
         # The first round's seed is that of a step without further ones.
         purpose = ("rollouts", step, rounds) if rounds else ("rollouts", step)
         assert config.limit is not None
@@ -179,12 +178,7 @@ class Rollouter:
             self.instructed.observe(groups, step=step)
 
     def _rewarded(self, draft: Draft, made: Sequence[Group]) -> list[Group]:
-        if len(made) != len(draft.problems) or not all(made):
-            raise UserError(
-                f"rl: {name_of(draft.config.producer)}: `produce` was asked for"
-                f" {len(draft.problems)} problems and gave {len(made)} groups; let it give a group"
-                " of rollouts for each"
-            )
+        refuse_produced(draft.config.producer, made, wanted=len(draft.problems))
         return self.bench.rewarder.rewarded(made, draft.problems, step=draft.at.step)
 
     def _selected(
@@ -230,24 +224,6 @@ def start_rollouter(
             draw.instructions, problems, prompts, bench, production, seed=context.seed
         )
     return Rollouter(problems, prompts, stream, bench, production, context.seed, instructed)
-
-
-def _refuse_draw(
-    drawn: Sequence[int],
-    wanted: int,
-    *,
-    without: Sequence[int],
-    sampler: ProblemSampler,
-    of: Sequence[Problem],
-) -> None:
-    """Refuse none in the first round, more than were wanted, problems drawn twice or not there."""
-    fresh = set(drawn) & set(range(len(of))) - set(without)
-    if len(fresh) != len(drawn) or len(drawn) > wanted or not (drawn or without):
-        raise UserError(
-            f"rl: {name_of(sampler)}: `draw` was asked for {wanted} problems and gave"
-            f" {list(drawn)}; let it give one to so many different numbers below {len(of)}, none"
-            " of which it gave in this step before"
-        )
 
 
 def _num_missing(groups: Sequence[Group], config: RlConfig) -> int:

@@ -191,4 +191,5 @@ def inspo(rows: FormulaRollouts) -> Tensor:
 
 def tool_levels(rows: FormulaRollouts) -> Tensor:
     """GRPO over the tokens of an update, without a divergence; levels are the reward's."""
+    a = rows.standardized(plus=1e-6)
     return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))

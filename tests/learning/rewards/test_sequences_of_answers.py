@@ -10,11 +10,12 @@ from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import Policy
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.rewards import port_models
+from posttrain.learning.rewards.answer_models import answers_logprobs, answers_states
 from posttrain.learning.rewards.components.base import Answers, Inquiry
 from posttrain.learning.rewards.components.turn_information_gain import (
     TurnInformationGainComponent,
 )
-from posttrain.learning.rewards.port_models import PortModels, answers_logprobs, answers_states
+from posttrain.learning.rewards.port_models import PortModels
 
 PROBLEM = Problem("own", "7 =", "7", 1, "exact")
 # Read, drawn; then afresh: read, drawn, read, drawn.

@@ -175,7 +175,7 @@ class World(Environment):
             What was said in each, and what it earned: what it is of the problem alone.
 
         """
-        from posttrain.learning.episodes.script import Scripted, play_scripts
+        from posttrain.learning.episodes.script import ScriptedEpisode, play_scripts
 
         def speaker(draw: Random) -> "Speak":
             def speak(state: EpisodeState, role: str) -> str:
@@ -186,7 +186,7 @@ class World(Environment):
             return speak
 
         asked = [
-            Scripted(problem, speaker(draw), draw.getrandbits(63))
+            ScriptedEpisode(problem, speaker(draw), draw.getrandbits(63))
             for problem, draw in zip(problems, draws, strict=True)
         ]
         # Others gain nothing from company: a page would be begun anew for every turn.

@@ -134,6 +134,14 @@ class InstructionMember:
     drawn: int = 0
     """Rollouts behind it, that could be judged."""
 
+    def credited(self, rewards: Sequence[float], rate: float) -> "InstructionMember":
+        """Move w by the rate to the mean of what was earned behind it, or put it there at first."""
+        if not rewards:
+            return self
+        mean = math.fsum(rewards) / len(rewards)
+        moved = mean if self.weight is None else self.weight + rate * (mean - self.weight)
+        return replace(self, weight=moved, drawn=self.drawn + len(rewards))
+
 
 @dataclass
 class InstructionPopulation(InstructionStream):
@@ -173,7 +181,8 @@ class InstructionPopulation(InstructionStream):
             judged = [reward for reward in each.rewards if reward is not None]
             earned.setdefault(each.instruction, []).extend(judged)
             self._keep_worst(each)
-        self.members = [self._credited(each, earned.get(each.text, [])) for each in self.members]
+        rate = self.config.rate
+        self.members = [each.credited(earned.get(each.text, []), rate) for each in self.members]
 
     def renew(self, *, step: int) -> None:
         """Let members go and come, where it is time; see `InstructionStream.renew`."""
@@ -238,13 +247,6 @@ class InstructionPopulation(InstructionStream):
         weights = dict(zip((each.text for each in self.members), self.weights(), strict=True))
         return sorted(self.members, key=lambda each: -weights[each.text])
 
-    def _credited(self, member: InstructionMember, rewards: Sequence[float]) -> InstructionMember:
-        if not rewards:
-            return member
-        mean, rate = math.fsum(rewards) / len(rewards), self.config.rate
-        moved = mean if member.weight is None else member.weight + rate * (mean - member.weight)
-        return replace(member, weight=moved, drawn=member.drawn + len(rewards))
-
     def _keep_worst(self, attempts: InstructedAttempts) -> None:
         failed = [
             InstructionFailure(attempts.instruction, attempts.problem, text, reward)
@@ -264,10 +266,10 @@ class InstructionPopulation(InstructionStream):
         seed = purpose_seed(self.bench.seed, "author", step)
         parents = [staying[place % len(staying)].text for place in range(self.config.candidates)]
         occasions = [
-            Occasion(parent, self._mate(parent, staying, seed, place), self._failures_of(parent))
+            Occasion(parent, _mate(parent, staying, seed, place), self._failures_of(parent))
             for place, parent in enumerate(parents)
         ]
-        speaker = self.author.speaker(self._params(seed))
+        speaker = self.author.speaker(_params(self.config, seed))
         texts = written_by(speaker, occasions, step=step, seed=seed)
         if all(text is None for text in texts):
             raise UserError(
@@ -276,26 +278,10 @@ class InstructionPopulation(InstructionStream):
             )
         return [(text or "", parent) for text, parent in zip(texts, parents, strict=True)]
 
-    def _mate(
-        self, parent: str, staying: Sequence[InstructionMember], seed: int, place: int
-    ) -> str:
-        others = [each.text for each in staying if each.text != parent] or [parent]
-        return Random(purpose_seed(seed, "mate", place)).choice(others)
-
     def _failures_of(self, parent: str) -> Sequence[InstructionFailure]:
         latest = list(reversed(self.failures))
         own = [each for each in latest if each.instruction == parent]
         return (own + [each for each in latest if each.instruction != parent])[: self.config.shown]
-
-    def _params(self, seed: int) -> "SamplingParams":
-        from posttrain.learning.rollouts.engines.base import SamplingParams
-
-        return SamplingParams(
-            max_tokens=self.config.max_tokens,
-            temperature=self.config.author_temperature,
-            num_samples=1,
-            seed=seed,
-        )
 
     def _tried(self, member: InstructionMember, *, step: int) -> InstructionMember | None:
         """Say what the present policy earns behind it; nothing of one that cannot be judged."""
@@ -307,3 +293,19 @@ class InstructionPopulation(InstructionStream):
         if not rewards:
             return None
         return replace(member, weight=math.fsum(rewards) / len(rewards))
+
+
+def _mate(parent: str, staying: Sequence[InstructionMember], seed: int, place: int) -> str:
+    others = [each.text for each in staying if each.text != parent] or [parent]
+    return Random(purpose_seed(seed, "mate", place)).choice(others)
+
+
+def _params(config: PopulationInstructor, seed: int) -> "SamplingParams":
+    from posttrain.learning.rollouts.engines.base import SamplingParams
+
+    return SamplingParams(
+        max_tokens=config.max_tokens,
+        temperature=config.author_temperature,
+        num_samples=1,
+        seed=seed,
+    )

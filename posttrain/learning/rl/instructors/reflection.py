@@ -129,13 +129,13 @@ class Reflection(Environment):
 
     def unbound(self, state: EpisodeState, role: str, draw: Random) -> str:  # noqa: ARG002
         """Join the first sentences of one and the last of the other; see `Environment.unbound`."""
-        return joined(state["parent"], state["mate"], draw)
+        return crossed(state["parent"], state["mate"], draw)
 
 
-def joined(parent: str, mate: str, draw: Random) -> str:
+def crossed(parent: str, mate: str, draw: Random) -> str:
     """Cross two texts between sentences; of one text, leave out a sentence where there are several.
 
-    >>> joined("Be brief. Be kind.", "Be brief. Be kind.", Random(0))
+    >>> crossed("Be brief. Be kind.", "Be brief. Be kind.", Random(0))
     'Be brief.'
 
     Args:

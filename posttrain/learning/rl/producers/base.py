@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from posttrain.stage.slots import Part
+from posttrain.stage.errors import UserError
+from posttrain.stage.slots import Part, name_of
 from posttrain.stage.started import started
 
 if TYPE_CHECKING:
@@ -145,3 +146,22 @@ def start_producer(producer: Producer, bench: Workbench) -> Production:
 
     """
     return started(producer, producer.start(bench), Production, where="rl")
+
+
+def refuse_produced(producer: Producer, made: "Sequence[Group]", *, wanted: int) -> None:
+    """Refuse other than a group of rollouts for each problem.
+
+    Args:
+        producer: Who made them.
+        made: The groups.
+        wanted: Problems that it was asked for.
+
+    Raises:
+        UserError: There are more or fewer groups, or an empty one.
+
+    """
+    if len(made) != wanted or not all(made):
+        raise UserError(
+            f"rl: {name_of(producer)}: `produce` was asked for {wanted} problems and gave"
+            f" {len(made)} groups; let it give a group of rollouts for each"
+        )
