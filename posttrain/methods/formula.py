@@ -8,7 +8,7 @@ method's name: `methods/pg/formulas.py` has `def careful(rows): ...` for `method
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -41,6 +41,8 @@ class FormulaRollouts:
     """The longest answer, in tokens."""
     stored: Sequence[Mapping[str, Any]] = ()
     """The rows as the stage stored them, for a formula that reads more."""
+    worths: "Sequence[TurnWorths]" = ()
+    """What a critic of turns says of each row; nothing without one."""
 
     def members(self, row: int) -> list[int]:
         """Name the rows of a row's group, it among them."""
@@ -92,6 +94,20 @@ class FormulaRollouts:
             reward - mean([rewards[other] for other in self.members(row) if other != row])
             for row, reward in enumerate(rewards)
         ]
+
+
+@dataclass
+class TurnWorths:
+    """What a critic of turns says of an episode: two numbers for each turn, one by each head."""
+
+    said: list[list[float]] = field(default_factory=list)
+    """Of what was said in it."""
+    begun: list[list[float]] = field(default_factory=list)
+    """Of the situation in which it begins."""
+    said_behind: list[list[float]] = field(default_factory=list)
+    """By the critic that follows; the same as `said` where none does."""
+    begun_behind: list[list[float]] = field(default_factory=list)
+    """Likewise."""
 
 
 @dataclass

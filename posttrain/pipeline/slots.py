@@ -44,6 +44,7 @@ SLOTS: Mapping[str, str] = {
     "component": "posttrain.learning.rewards.components.registry:COMPONENTS",
     "combine": "posttrain.learning.rewards.combines.registry:COMBINES",
     "advantage": "posttrain.learning.algorithms.advantages.registry:ADVANTAGES",
+    "turn_value": "posttrain.learning.algorithms.turn_values.registry:TURN_VALUES",
     "surrogate": "posttrain.learning.algorithms.surrogates.registry:SURROGATES",
     "token_weight": "posttrain.learning.algorithms.token_weights.registry:TOKEN_WEIGHTS",
     "regularizer": "posttrain.learning.algorithms.regularizers.registry:REGULARIZERS",

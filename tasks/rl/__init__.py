@@ -41,6 +41,12 @@ def _refuse(stage: Stage, dag: Dag) -> None:
             " has no kl, so it would change nothing; set algorithm.regularizers.kl, or write"
             " reference: null"
         )
+    if "episodes" in wired and "turn_values" not in config.algorithm.needs:
+        raise UserError(
+            f"{stage.name}.inputs.episodes: {wired['episodes']} is connected, but the advantage is"
+            " not learned from stored episodes; set algorithm.advantage.kind to learned, or write"
+            " episodes: null"
+        )
     refuse_unserved_ports(stage, "reward.components", config.reward.ports, _ASKED)
     players, instructor = dict(config.producer.players_asked), config.draw.instructions
     if instructor is not None:
@@ -66,6 +72,11 @@ TASK = Task(
         "reference": Port(
             ArtifactKind.CHECKPOINT,
             "policy to stay near, where the algorithm has a kl",
+            optional=True,
+        ),
+        "episodes": Port(
+            ArtifactKind.ROLLOUTS,
+            "stored episodes to learn from before any is drawn, where the advantage is learned",
             optional=True,
         ),
         "reward_models": Port(

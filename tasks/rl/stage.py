@@ -37,7 +37,13 @@ def run(
     if config.note_on_ratio:
         context.note(config.note_on_ratio)
     config = with_limit(config, policy.model, note=context.note)
-    learner = build_learner(policy, config, context, reference=inputs.get("reference"))
+    learner = build_learner(
+        policy,
+        config,
+        context,
+        reference=inputs.get("reference"),
+        episodes=inputs.get("episodes"),
+    )
     checkpointer = Checkpointer(
         context.scratch,
         every=config.checkpoint_every,

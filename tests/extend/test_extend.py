@@ -45,6 +45,7 @@ STAGES = {
     "component": {"rl"},
     "combine": {"rl"},
     "advantage": {"rl"},
+    "turn_value": {"rl_stored"},
     "surrogate": {"rl"},
     "token_weight": {"rl"},
     "regularizer": {"rl"},

@@ -147,6 +147,14 @@ PARTS = {
             "rl: algorithm.overlong: the penalty starts beyond 160 tokens.* lower overlong.limit",
         ),
         (
+            {"algorithm": {"advantage": "learned"}, "critic": {"trunk": "shared"}},
+            "rl: critic.trunk shared .* advantage learned reads stored ones.* to own",
+        ),
+        (
+            {"algorithm": {"advantage": "learned", "overlong": {}}, "max_tokens": 40},
+            "rl: advantage learned .* algorithm.overlong would change them; set it to null",
+        ),
+        (
             {"optimization": {"learning_rate": 0}},
             "rl.optimization.learning_rate: input should be greater than 0",
         ),

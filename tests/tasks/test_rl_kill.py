@@ -133,6 +133,28 @@ def test_a_kill_in_the_middle_of_episodes_leaves_no_trace(guessing, tmp_path, ki
     kill_runs(tmp_path, kills, **job)
 
 
+# A store of fewer episodes than are drawn, and a policy that learns from old and new ones.
+STORED = EPISODES | {
+    "steps": 3,
+    "algorithm": {
+        "advantage": {
+            "kind": "learned",
+            "values": {"kind": "td", "updates": 2, "episodes": 6, "capacity": 40, "teach": "both"}
+            | {"recalled": 5},
+        }
+    },
+}
+
+
+def test_a_kill_leaves_stored_episodes_and_what_learns_from_them_whole(
+    guessing, tmp_path, kill_runs
+):
+    """A checkpoint falls now between steps, now between the policy's updates."""
+    kills = [("update", 5), ("step", 2)]
+    job = {"task": "rl", "config": STORED, "inputs": guessing, "outputs": OUTPUTS}
+    kill_runs(tmp_path, kills, **job)
+
+
 @pytest.mark.slow
 def test_a_kill_while_others_draw_ahead_leaves_no_trace(guessing, tmp_path, kill_runs):
     """After a step and within one, and at an instant: in whichever episodes of others."""

@@ -42,7 +42,7 @@ class Listener:
         self.model, self.heard, self.num_updates = model, [], 1
         self.trainable = Trainable(model, LearnerConfig(), None, None)
         self.optimizer = None
-        self.passes = SimpleNamespace(reference=None, critic=None)
+        self.passes = SimpleNamespace(reference=None, critic=None, turn_learner=None)
 
     def training_samples(self, groups, *, step):
         self.heard.append((step, groups))

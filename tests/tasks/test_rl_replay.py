@@ -69,6 +69,18 @@ CASES = {
         **SEVERAL,
         "learner": {"activation_checkpointing": True},
     },
+    "stored_episodes": {
+        **SEVERAL,
+        "algorithm": {
+            "advantage": {
+                "kind": "learned",
+                "weigh": "exponential",
+                "values": {"kind": "implicit", "updates": 2, "episodes": 8, "capacity": 40}
+                | {"teach": "both", "recalled": 5},
+            },
+            "old_policy": "recomputed",
+        },
+    },
     "several_rounds": {**SEVERAL, "draw": {"max_rounds": 3, "train_on": "signal"}},
     "scheduled_one_step_off": {
         **SEVERAL,
@@ -133,6 +145,25 @@ def test_replay_reaches_the_same_weights(inputs, tmp_path, case):
     assert metrics["rl/num_updates"] >= 4
     found = again(config, inputs, outputs["rollouts"], tmp_path)
     assert found == weights_digest(load_policy(outputs["policy"]).model)
+
+
+def test_rollouts_of_another_run_are_learned_from_first(inputs, tmp_path):
+    """What was drawn before is in the store, and in what a replay is given."""
+    _, first, _ = train(inputs, tmp_path / "first", steps=2)
+    given = {**inputs, "episodes": first["rollouts"]}
+    values = {"kind": "returns", "updates": 2, "episodes": 8, "teach": "stored", "recalled": 12}
+    advantage = {"kind": "learned", "weigh": "exponential", "values": values}
+    settings = {"algorithm": {"advantage": advantage}, "steps": 1}
+    config, outputs, _ = train(given, tmp_path / "second", **settings)
+    stored = read_table(outputs["curve"], CURVE).filter(pl.col("metric") == "rl/turn_values_stored")
+    # Two steps of 24 rollouts before, and one here.
+    assert stored["value"].to_list() == [72.0]
+    only = {"policy": inputs["policy"], "episodes": first["rollouts"]}
+    context = StageContext.quiet(tmp_path / "replay", seed=3)
+    found = replay(config, only, outputs["rollouts"], context)
+    assert found == weights_digest(load_policy(outputs["policy"]).model)
+    _, unlike, _ = train(inputs, tmp_path / "third", **settings)
+    assert found != weights_digest(load_policy(unlike["policy"]).model)
 
 
 @pytest.mark.parametrize("case", ["scheduled_one_step_off", "following_a_metric"])

@@ -41,6 +41,8 @@ class RolloutBatch:
     """Reward of each turn."""
     state_BK: "Tensor | None" = None
     """Id of the state that a turn starts from."""
+    turn_advantages_BT: "Tensor | None" = None
+    """Of each turn at its tokens, by values that are learned from stored episodes."""
     rewards_BC: "Tensor | None" = None
     """Scores of the components whose advantages are taken apart; for a reward that asks for it."""
     weights_C: "Tensor | None" = None

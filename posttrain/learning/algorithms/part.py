@@ -15,6 +15,7 @@ NEEDS: Mapping[str, str] = {
     "rewards_reference": "the reference policy's log-probabilities, where the reward pays for them",
     "turns": "the turn of each token, and each turn's reward",
     "states": "the state that each turn starts from",
+    "turn_values": "what values learned from stored episodes say of each turn",
     "generation_entropy": "the policy's entropy at each token before the first update",
     "old_logprobs": "the policy's log-probabilities before the first update",
     # With every part of every update.

@@ -14,13 +14,19 @@ from posttrain.learning.rl.critic import Critic
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.reference import ReferencePolicy
+from posttrain.learning.rl.turn_learner import build_turn_learner
 from posttrain.learning.training.prepare import prepare_for_training, without_dropout
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
 
 def build_learner(
-    policy: Policy, config: RlConfig, context: StageContext, *, reference: Path | None
+    policy: Policy,
+    config: RlConfig,
+    context: StageContext,
+    *,
+    reference: Path | None,
+    episodes: Path | None = None,
 ) -> PolicyLearner:
     """Put a learner around the policy as it is.
 
@@ -29,6 +35,7 @@ def build_learner(
         config: The stage's config.
         context: Device, seed and scratch folder.
         reference: A connected policy to measure a divergence from; None takes this one as it is.
+        episodes: ROLLOUTS that are learned from before any is drawn; None for none.
 
     Returns:
         The learner, one of several where the context has several processes.
@@ -45,6 +52,7 @@ def build_learner(
     # Both start from plain weights, so they are copied before an adapter is attached.
     kept = _reference(policy, config, context, reference)
     critic = None if config.algorithm.critic is None else Critic(policy.model, config.critic)
+    turn_learner = build_turn_learner(policy, config, context, episodes)
     trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
     # Dropout would make the trainer's log-probabilities differ from the engine's.
     without_dropout(policy.model)
@@ -62,6 +70,7 @@ def build_learner(
         config=config,
         pad=int(policy.tokenizer.pad_token_id),
         device=context.device,
+        turn_learner=turn_learner,
     )
     learner = PolicyLearner(passes=passes, optimizer=optimizer, scratch=context.scratch)
     if context.processes == 1:

@@ -11,7 +11,12 @@ from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.presets import AlgorithmConfig, notes_on_methods
 from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
 from posttrain.learning.rewards.config import RewardStack
-from posttrain.learning.rl.config_checks import check_ahead, check_algorithm, refuse_other_learners
+from posttrain.learning.rl.config_checks import (
+    check_ahead,
+    check_algorithm,
+    refuse_other_critics,
+    refuse_other_learners,
+)
 from posttrain.learning.rl.draw_config import PLAIN, DrawConfig, ProducerConfig
 from posttrain.learning.rl.metrics import (
     METRICS,
@@ -187,10 +192,7 @@ class RlConfig(Schedulable):
                 f"reference.kind is {self.reference.kind}, but the algorithm has no kl, so no"
                 " reference is asked; add algorithm.regularizers.kl, or leave reference out"
             )
-        if self.critic != ValueModelConfig() and self.algorithm.critic is None:
-            raise ValueError(
-                "critic is set, but the algorithm has none; set algorithm to ppo, or leave it out"
-            )
+        refuse_other_critics(self.algorithm, self.critic)
         self._refuse_one_name_twice()
         self._check_metrics()
         if self.stop is not None and self.stop.keep == "best" and self.staleness:

@@ -4,7 +4,7 @@ from posttrain.learning.algorithms.check import check, check_on_policy
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.part import NEEDS
 from posttrain.learning.rewards.config import RewardStack
-from posttrain.learning.rl.model_config import ReferenceConfig
+from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.stage.errors import UserError
 
@@ -74,7 +74,7 @@ def check_algorithm(
 def _refuse_more_than_rewards(algorithm: Algorithm, combine: str) -> None:
     """Refuse what belongs to no component, where each component has advantages of its own."""
     told = f"reward.combine {combine} takes the advantages of each component by themselves, but"
-    if odd := sorted(algorithm.advantage.needs & {"values", "turns", "states"}):
+    if odd := sorted(algorithm.advantage.needs & {"values", "turns", "states", "turn_values"}):
         raise ValueError(
             f"{told} algorithm.advantage {algorithm.advantage.kind} goes by {odd[0]}; take"
             " advantage.kind group or returns, or combine sum"
@@ -88,6 +88,39 @@ def _refuse_more_than_rewards(algorithm: Algorithm, combine: str) -> None:
         raise ValueError(
             f"{told} a regularizer pays in the reward; set its place to loss, or combine to sum"
         )
+
+
+def refuse_other_critics(algorithm: Algorithm, critic: ValueModelConfig) -> None:
+    """Refuse a value model that the algorithm does not ask, or not in this way.
+
+    Args:
+        algorithm: Of the run.
+        critic: What the recipe says of the value model.
+
+    Raises:
+        ValueError: With the remedy.
+
+    """
+    stored = "turn_values" in algorithm.needs
+    if critic != ValueModelConfig() and algorithm.critic is None and not stored:
+        raise ValueError(
+            "critic is set, but the algorithm has none; set algorithm to ppo, or leave it out"
+        )
+    if not stored:
+        return
+    if critic.trunk == "shared":
+        raise ValueError(
+            "critic.trunk shared is for a critic of the policy's own rollouts, but advantage"
+            " learned reads stored ones with weights of its own; set critic.trunk to own"
+        )
+    told = "advantage learned takes its values from rewards alone, but"
+    if algorithm.overlong is not None:
+        raise ValueError(
+            f"{told} algorithm.overlong would change them; set it to null, and add a reward"
+            " component for length"
+        )
+    if "rewards_reference" in algorithm.needs:
+        raise ValueError(f"{told} a regularizer pays in them; set its place to loss")
 
 
 def check_ahead(ahead: int, *, staleness: int, max_rounds: int) -> None:

@@ -10,7 +10,7 @@ from posttrain.learning.rl.ahead import Ahead, remembers
 from posttrain.learning.rl.batch import TrainSample, bearing_loss, with_advantages
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation
-from posttrain.learning.rl.learner import PolicyLearner
+from posttrain.learning.rl.learner import PolicyLearner, recalled_samples
 from posttrain.learning.rl.rollout import Group, marked
 from posttrain.learning.rl.rollouter import Draft, Rollouter
 from posttrain.stage.errors import UserError
@@ -180,12 +180,11 @@ class Buffer:
         generation = _drop_stale(oldest, bound=config.staleness)
         learner.passes.config = generation.drawn_with(config)
         trained = generation.learned()
-        earned = learner.training_samples(trained, step=generation.step)
-        samples = bearing_loss(earned)
+        earned, samples = step_samples(learner, trained, step=generation.step)
         # Later a whole step may well be masked; from the first one on, no run would ever learn.
         if generation.step == 0:
             _refuse_untaught(trained, samples, max_tokens=config.limit)
-        num_masked = sum(map(len, trained)) - sum(map(len, samples))
+        num_masked = sum(sample is None for group in earned for sample in group)
         if num_masked:
             generation.facts["rollouts_masked"] = float(num_masked)
         groups = with_advantages(generation.groups, earned)
@@ -281,6 +280,25 @@ class Buffer:
             self.open(Generation.of(state["generation"]), samples)
             self.num_done = int(state["num_done"])
             self.totals = {name: list(values) for name, values in state["totals"].items()}
+
+
+def step_samples(
+    learner: PolicyLearner, trained: Sequence[Group], *, step: int
+) -> tuple[list[list[TrainSample | None]], list[list[TrainSample]]]:
+    """Fix what all updates of a step learn from.
+
+    Args:
+        learner: What learns, with the config of the step.
+        trained: The groups that it is given.
+        step: 0-based step.
+
+    Returns:
+        A sample for each rollout, None for one that bears no loss; and the samples that the step
+        learns from, group by group: those, and stored episodes where the algorithm recalls some.
+
+    """
+    earned = learner.training_samples(trained, step=step)
+    return earned, [*bearing_loss(earned), *recalled_samples(learner.passes, step=step)]
 
 
 def _drop_stale(generation: Generation, *, bound: int) -> Generation:

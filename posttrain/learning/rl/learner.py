@@ -21,6 +21,7 @@ from posttrain.learning.rl.batch import (
     TokenValues,
     TrainBatch,
     TrainSample,
+    bearing_loss,
     collate,
     lengths_and_groups,
     reward_statistics,
@@ -93,7 +94,13 @@ class PolicyLearner:
         self, groups: Sequence[Group], *, step: int
     ) -> list[list[TrainSample | None]]:
         """Turn the groups of a step into what is learned from; see `training_samples`."""
-        return training_samples(groups, self.passes, step=step)
+        # Values that are learned off policy learn first.
+        passes, learner = self.passes, self.passes.turn_learner
+        if learner is not None:
+            learner.learn(groups, passes.config, step=step)
+            if not learner.teaches_present(passes.config, step=step):
+                return [[None] * len(group) for group in groups]
+        return training_samples(groups, passes, step=step)
 
     def update(
         self, samples: Sequence[TrainSample], *, step: int, index: int, seed: int
@@ -140,6 +147,8 @@ class PolicyLearner:
         self.trainable.after_step()
         if reference is not None:
             reference.follow(self.model, num_updates=self.num_updates)
+        if index == 0 and self.passes.turn_learner is not None:
+            metrics |= self.passes.turn_learner.measured
         return metrics | {"grad_norm": norm, "learning_rate": rate}
 
     def accumulate(
@@ -310,6 +319,9 @@ def training_samples(
     places = places_of_wholes(rollouts)
     whole = [as_one([rollouts[at] for at in each]) for each in places]
     joint = {name: of_wholes(rows, places) for name, rows in columns.items()}
+    if "turn_values" in needs:
+        assert passes.turn_learner is not None
+        joint["turn_advantages"] = passes.turn_learner.advantages(whole, config)
 
     def of_rows(values: Sequence[TokenValues]) -> list[TokenValues]:
         return by_row(values, rollouts, places)
@@ -339,6 +351,23 @@ def training_samples(
         for place, (sample, own) in enumerate(zip(bare, bears, strict=True))
     )
     return [[next(samples) for _ in group] for group in groups]
+
+
+def recalled_samples(passes: ModelPasses, *, step: int) -> list[list[TrainSample]]:
+    """Turn the stored episodes that a step learns from into samples, as `training_samples` does.
+
+    Args:
+        passes: The models, and what learns from stored episodes.
+        step: 0-based step.
+
+    Returns:
+        The samples that bear loss, a group for each episode; none where none are stored.
+
+    """
+    if passes.turn_learner is None:
+        return []
+    groups = passes.turn_learner.recall(passes.config, step=step)
+    return bearing_loss(training_samples(groups, passes, step=step))
 
 
 def whole_denominator(parts: Sequence[TrainBatch], config: RlConfig) -> int:

@@ -46,7 +46,7 @@ METRICS: Mapping[str, str] = {
     "rl/tokens_drawn": "tokens drawn for the step",
     "rl/rounds": "rounds of sampling",
     "rl/rollouts_trained": "rollouts that the learner was given",
-    "rl/rollouts_masked": "of those, which bear no loss: cut off, not judged, of a sign left out",
+    "rl/rollouts_masked": "of those, without loss: cut off, not judged, of a sign left out, stored",
     "rl/trained_share": "rollouts that the learner was given / all rollouts drawn",
     "rl/staleness": "steps by which the trained rollouts' policy is behind, mean",
     "rl/rollouts_stale": "rollouts dropped as older than the bound",
@@ -70,6 +70,12 @@ METRICS: Mapping[str, str] = {
     "rl/value_squared_error": "mean squared error of the values",
     "rl/value_clip_fraction": "share of values that the clip held",
     "rl/value_grad_norm": "norm of the critic's gradient before clipping",
+    "rl/turn_values_loss": "loss of the values of turns, mean over the step's updates of these",
+    "rl/turn_values_grad_norm": "norm of their gradient before clipping, likewise",
+    "rl/turn_values_stored": "episodes that they may learn from",
+    "rl/turn_values_recalled": "stored episodes that the policy learned from",
+    "rl/turn_advantage": "mean advantage of the turns that the policy learned from, unweighed",
+    "rl/turn_advantage_positive": "share of these turns whose advantage is above 0",
     "rl/grad_norm": "norm of the gradient before clipping",
     "rl/learning_rate": "learning rate",
 }
@@ -149,6 +155,7 @@ def unmeasured(algorithm: Algorithm, *, staleness: int) -> dict[str, str]:
         ("rl/drift", not staleness, "staleness is 0"),
         ("rl/weight_", not algorithm.token_weights, "the algorithm has no token_weights"),
         ("rl/value_", algorithm.critic is None, "the algorithm has no critic"),
+        ("rl/turn_", "turn_values" not in algorithm.needs, "the advantage is not learned"),
     ]
     found = {
         f"rl/{name}": f"the algorithm has no regularizer of kind {kind}"

@@ -1,7 +1,7 @@
 """Forward passes over rollouts: of the policy, its reference and its critic."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from posttrain.learning.rl.batch import (
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.critic import Critic
 from posttrain.learning.rl.reference import ReferencePolicy
+from posttrain.learning.rl.turn_learner import TurnLearner
 from posttrain.learning.training.prepare import Trainable
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class ModelPasses:
     config: RlConfig
     pad: int
     device: str
+    turn_learner: TurnLearner | None = field(default=None, kw_only=True)
 
     def policy(
         self,

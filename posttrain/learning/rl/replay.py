@@ -6,11 +6,10 @@ from pathlib import Path
 from posttrain.data.schemas import ROLLOUTS
 from posttrain.data.tables import read_table
 from posttrain.learning.models.load import load_policy, weights_digest
-from posttrain.learning.rl.batch import bearing_loss
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation, numbers_of_the_draw, with_limit
-from posttrain.learning.rl.generations import Buffer
+from posttrain.learning.rl.generations import Buffer, step_samples
 from posttrain.learning.rl.loop import measure
 from posttrain.learning.rl.store import stored_groups
 from posttrain.learning.training.generators import seed_torch
@@ -30,7 +29,7 @@ def replay(
 
     Args:
         config: The run's own.
-        inputs: The run's starting policy, and its reference where it had one.
+        inputs: The run's starting policy, and its reference and stored episodes where it had any.
         rollouts: ROLLOUTS of the run.
         context: With the run's seed and threads.
 
@@ -44,7 +43,13 @@ def replay(
     table = read_table(rollouts, ROLLOUTS)
     policy = load_policy(inputs["policy"], device=context.device)
     config = with_limit(config, policy.model, note=context.note)
-    learner = build_learner(policy, config, context, reference=inputs.get("reference"))
+    learner = build_learner(
+        policy,
+        config,
+        context,
+        reference=inputs.get("reference"),
+        episodes=inputs.get("episodes"),
+    )
     buffer = Buffer(epochs=config.updates.epochs, minibatches=config.updates.minibatches)
     schedules, configs = NumberSchedules(config), dict[int, RlConfig]()
     for number, groups in stored_groups(table):
@@ -59,7 +64,8 @@ def replay(
         generation = Generation(step, groups, numbers=numbers_of_the_draw(drawn))
         learner.passes.config = generation.drawn_with(configs[step])
         seed_torch(purpose_seed(context.seed, "rl", step))
-        samples = bearing_loss(learner.training_samples(generation.learned(), step=step))
+        trained = generation.learned()
+        _, samples = step_samples(learner, trained, step=step)
         buffer.open(generation, samples)
         for metrics in buffer.updates(learner, seed=context.seed):
             buffer.note(metrics)

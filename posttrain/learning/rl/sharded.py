@@ -176,6 +176,7 @@ def _refuse_whole_weights(learner: PolicyLearner) -> None:
     config = learner.passes.config
     asked = {
         "a value model": config.algorithm.critic is not None,
+        "advantage learned": "turn_values" in config.algorithm.needs,
         f"reference.kind {config.reference.kind}": config.reference.moves,
         "stop.keep best": config.stop is not None and config.stop.keep == "best",
     }

@@ -74,6 +74,7 @@ class RlState:
         optional: Mapping[str, Stateful | None] = {
             "reference": passes.reference,
             "critic": passes.critic,
+            "turn_values": passes.turn_learner,
             "stopping": self.stopping,
             "best": self.best,
             "instructions": self.rollouter.instructed,

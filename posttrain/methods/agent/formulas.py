@@ -4,6 +4,7 @@ A turn is what the policy says at once. Statistics are over all rollouts that th
 sums over those of one update.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -193,3 +194,53 @@ def tool_levels(rows: FormulaRollouts) -> Tensor:
     """GRPO over the tokens of an update, without a divergence; levels are the reward's."""
     a = rows.standardized(plus=1e-6)
     return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
+def weighed_turns(rows: FormulaRollouts, weights: list[list[float]]) -> Tensor:
+    """-1/B Σ_i Σ_t w log π_t, a token's weight that of its turn."""
+    losses = [-(by_tokens(rows, i, weights[i]) * rows.log_p[i]).sum() for i in rows.chosen]
+    return torch.stack(losses).mean()
+
+
+def archer(rows: FormulaRollouts) -> Tensor:
+    """A = min Q - min V of the utterance that a token is of."""
+    a = [
+        [min(q) - min(v) for q, v in zip(worth.said, worth.begun, strict=True)]
+        for worth in rows.worths
+    ]
+    return weighed_turns(rows, a)
+
+
+def digirl(rows: FormulaRollouts) -> Tensor:
+    """1 where V(s') - V(s) - 0.05 + r + the return at 0.5 is above 0; V the lower probability."""
+    kept = []
+    for i, worth in enumerate(rows.worths):
+        chance = [min(1 / (1 + math.exp(-logit)) for logit in v) for v in worth.begun]
+        paid_here = paid(rows, i)
+        found = zip(chance, [*chance[1:], 0.0], paid_here, returns(paid_here, 0.5), strict=True)
+        kept.append([float(after - v - 0.05 + r + g > 0) for v, after, r, g in found])
+    return weighed_turns(rows, kept)
+
+
+def option_values(rows: FormulaRollouts) -> Tensor:
+    """min(exp(A / 0.3), 20), A by options of three turns."""
+    weights = []
+    for i, worth in enumerate(rows.worths):
+        paid_here, behind = paid(rows, i), worth.begun_behind
+        a = []
+        for k, v in enumerate(worth.begun):
+            ahead = behind[k + 3] if k + 3 < len(behind) else [0.0, 0.0]
+            brought = sum(paid_here[k : k + 3])
+            a.append(min(brought + 0.95 * each for each in ahead) - mean(v))
+        weights.append([min(math.exp(each / 0.3), 20.0) for each in a])
+    return weighed_turns(rows, weights)
+
+
+def implicit_turns(rows: FormulaRollouts) -> Tensor:
+    """min(exp(A / 0.3), 20), A = min Q' - V by the first head of V."""
+    weights = [
+        [
+            min(math.exp((min(q) - v[0]) / 0.3), 20.0)
+            for q, v in zip(worth.said_behind, worth.begun, strict=True)
+        ]
+        for worth in rows.worths
+    ]
+    return weighed_turns(rows, weights)

@@ -17,7 +17,8 @@ from posttrain.learning.rl import learner as learning
 from posttrain.learning.rl.batch import TrainBatch, TrainSample
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.methods.formula import FormulaRollouts
+from posttrain.learning.rl.turn_learner import TurnLearner
+from posttrain.methods.formula import FormulaRollouts, TurnWorths
 from posttrain.methods.lay import laid_over
 from posttrain.operations.gradients.compare import (
     RATIO,
@@ -64,6 +65,8 @@ class SeenRollouts(SeenUpdate):
     """The samples' tokens, prompt and answer, in their order."""
     values: list[tuple[float, ...]] = field(default_factory=list)
     """Of the critic before the first update, one per drawn token, in the order of `drawn`."""
+    readings: dict[tuple[int, ...], TurnWorths] = field(default_factory=dict)
+    """Of the critic of turns, by the tokens of an episode, where there is one."""
 
 
 @dataclass
@@ -187,6 +190,13 @@ def _parsed(task: Task, values: Mapping[str, Any]) -> RlConfig:
 def _watched_learner(found: list[SeenRollouts]) -> Iterator[None]:
     """Write down every update that a learner makes while the context is open."""
     update, accumulate = PolicyLearner.update, PolicyLearner.accumulate
+    advantages = TurnLearner.advantages
+    readings: dict[tuple[int, ...], TurnWorths] = {}
+
+    def asked(self: TurnLearner, wholes: Sequence[Any], config: RlConfig) -> Any:
+        readings.update(_worths(self, wholes, config))
+        return advantages(self, wholes, config)
+
     objective = vars(learning)["policy_objective"]
 
     def updating(self: PolicyLearner, samples: Sequence[TrainSample], **given: Any) -> Any:
@@ -194,7 +204,13 @@ def _watched_learner(found: list[SeenRollouts]) -> Iterator[None]:
         drawn = [sample.token_ids for sample in samples]
         values = [sample.values for sample in samples]
         found.append(
-            SeenRollouts(step=given["step"] + 1, groups=groups, drawn=drawn, values=values)
+            SeenRollouts(
+                step=given["step"] + 1,
+                groups=groups,
+                drawn=drawn,
+                values=values,
+                readings=dict(readings),
+            )
         )
         return update(self, samples, **given)
 
@@ -207,6 +223,7 @@ def _watched_learner(found: list[SeenRollouts]) -> Iterator[None]:
         return objective(algorithm, logprobs_BT, **given)
 
     with (
+        replaced(TurnLearner, "advantages", asked),
         replaced(PolicyLearner, "update", updating),
         replaced(PolicyLearner, "accumulate", accumulating),
         replaced(learning, "policy_objective", losing),
@@ -216,7 +233,7 @@ def _watched_learner(found: list[SeenRollouts]) -> Iterator[None]:
 
 def _update_errors(formula: RolloutFormula, run: SeenRl, update: SeenRollouts) -> GradientErrors:
     model = update.policy(run.initial)
-    stored = [row for row in run.rollouts if row["step"] == update.step]
+    stored = _rows_of(run, update)
     log_p = run.logprobs(model, stored)
     rows = _formula_rows(run, update, stored, log_p)
     weights, complaint = update.weights_apart(model, formula(rows))
@@ -233,6 +250,31 @@ def _update_errors(formula: RolloutFormula, run: SeenRl, update: SeenRollouts) -
     expected = gradients_of(loss, (leaves[place] for place in bearing))
     found = torch.cat([seen[names[place]][1].pop(0) for place in bearing])
     return GradientErrors(apart(found, expected), weights, run.dtype, complaint)
+
+
+def _worths(
+    learner: TurnLearner, wholes: Sequence[Any], config: RlConfig
+) -> Iterator[tuple[tuple[int, ...], TurnWorths]]:
+    """What a critic of turns says of some episodes, by their tokens."""
+    for places, batch in learner.batches(wholes, 0, config):
+        with torch.no_grad():
+            read, target = learner.critic.read(batch)
+        for row, place in enumerate(places):
+            num_turns = len(wholes[place].drawn_by_turn)
+            said, begun, said_behind, begun_behind = (
+                each[row, :num_turns].tolist()
+                for each in (read.said_BKH, read.begun_BKH, target.said_BKH, target.begun_BKH)
+            )
+            worths = TurnWorths(said, begun, said_behind, begun_behind)
+            yield wholes[place].token_ids, worths
+
+
+def _rows_of(run: SeenRl, update: SeenRollouts) -> list[dict[str, Any]]:
+    """The rows of its step, or those that were recalled for it, in the order of its samples."""
+    if min(update.groups) >= 0:
+        return [row for row in run.rollouts if row["step"] == update.step]
+    rows = {tuple(row["token_ids"]): row for row in run.rollouts}
+    return [rows[ids] for ids in update.drawn]
 
 
 def _formula_rows(
@@ -256,8 +298,13 @@ def _formula_rows(
         log_ref=reference,
         reward=[row["reward"] for row in stored],
         group=[row["group"] for row in stored],
-        chosen=[place for place, row in enumerate(stored) if row["group"] in update.groups],
+        chosen=[
+            place
+            for place, row in enumerate(stored)
+            if row["group"] in update.groups or min(update.groups) < 0
+        ],
         values=[torch.tensor(values.get(tuple(row["token_ids"]), ())).double() for row in stored],
         limit=run.config.longest or 0,
         stored=stored,
+        worths=[update.readings.get(tuple(row["token_ids"]), TurnWorths()) for row in stored],
     )

@@ -33,6 +33,7 @@ _ROLLOUTS = "rollouts.parquet"
 _MODULE_0_1 = "posttrain.release.replays"
 # Roles of what a learner starts from.
 _MODELS = ("policy", "reference")
+_TABLES = ("episodes",)
 
 
 def store_replays(evidence: "Evidence", folder: Path) -> None:
@@ -56,6 +57,8 @@ def store_replays(evidence: "Evidence", folder: Path) -> None:
         for record in run.inputs:
             if record.role in _MODELS:
                 shutil.copytree(evidence.find(record), target / record.role)
+            if record.role in _TABLES:
+                shutil.copyfile(evidence.find(record), target / f"{record.role}.parquet")
         outputs = {record.role: record for record in run.outputs}
         shutil.copyfile(evidence.find(outputs["rollouts"]), target / _ROLLOUTS)
         settings = {
@@ -101,6 +104,8 @@ def _replay(folder: Path) -> str:
 
     def prepare() -> tuple[StageConfig, Mapping[str, Path], Path]:
         models = {role: folder / role for role in _MODELS if (folder / role).is_dir()}
+        tables = {role: folder / f"{role}.parquet" for role in _TABLES}
+        models |= {role: path for role, path in tables.items() if path.is_file()}
         with plugged(settings.get("plugins", ())):
             declared = importlib.import_module(task).TASK
             config = parse_recorded(declared, settings["params"], where=stage)

@@ -118,7 +118,7 @@ def replay_stage(record: StageRun, root: Path, display: Display) -> ReplayOutcom
             models = {
                 artifact.role: restore(artifact)
                 for artifact in record.inputs
-                if artifact.role in ("policy", "reference")
+                if artifact.role in ("policy", "reference", "episodes")
             }
             return recorded_config(record), models, restore(outputs["rollouts"], "stored-rollouts")
 

@@ -3,6 +3,7 @@
 from posttrain.learning.algorithms.advantages.base import Advantage
 from posttrain.learning.algorithms.advantages.gae import GaeAdvantage
 from posttrain.learning.algorithms.advantages.group import GroupAdvantage
+from posttrain.learning.algorithms.advantages.learned import LearnedAdvantage
 from posttrain.learning.algorithms.advantages.returns import ReturnAdvantage
 from posttrain.learning.algorithms.advantages.turns import TurnAdvantage
 from posttrain.stage.slots import Slot
@@ -15,6 +16,7 @@ ADVANTAGES = Slot(
         "turns": TurnAdvantage,
         "returns": ReturnAdvantage,
         "gae": GaeAdvantage,
+        "learned": LearnedAdvantage,
     },
     one_of=("estimate",),
 )

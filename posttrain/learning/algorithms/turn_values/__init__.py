@@ -1,0 +1,1 @@
+"""How the values of turns are learned from stored episodes, one part a file."""
