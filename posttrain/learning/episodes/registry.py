@@ -10,6 +10,7 @@ from posttrain.learning.episodes.environments.several import Several
 from posttrain.learning.episodes.environments.single import Single
 from posttrain.learning.episodes.worlds.bandit import Bandit
 from posttrain.learning.episodes.worlds.booking import Booking
+from posttrain.learning.episodes.worlds.delegation import Delegation
 from posttrain.learning.episodes.worlds.doors import Doors
 from posttrain.learning.episodes.worlds.facts import FactSearch
 from posttrain.learning.episodes.worlds.guess import Guess
@@ -43,6 +44,7 @@ EPISODE_ENVIRONMENTS = Slot(
         "openenv": OpenEnv,
         "bandit": Bandit,
         "booking": Booking,
+        "delegation": Delegation,
         "doors": Doors,
         "facts": FactSearch,
         "guess": Guess,

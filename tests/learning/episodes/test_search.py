@@ -130,6 +130,16 @@ def test_shared_facts_are_those_of_every_problem_and_others_of_each():
     assert len({json.dumps(each) for each in own}) == 5
 
 
+def test_sources_of_their_own_have_relations_of_their_own():
+    def names(**settings):
+        passages = SimulatedSearch(relations=2, **settings).pose(Random(1)).facts["passages"]
+        return {passage.split()[1] for passage in passages}
+
+    assert not names() & names(skipped=2)
+    with pytest.raises(ValidationError, match="relations 2 and skipped 11 are more than the 12"):
+        names(skipped=11)
+
+
 def test_a_step_of_rl_has_its_noise_by_the_schedule():
     producer = {"kind": "episodes", "environment": {"kind": "search", "noise": RISING}}
     config = RlConfig.parse({"producer": producer}, where="rl")

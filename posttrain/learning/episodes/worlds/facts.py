@@ -62,19 +62,20 @@ class FactSearch(World):
         """Make facts, and a question that some of them answer; see `World.pose`."""
         return self.posed_of(draw, draw)
 
-    def posed_of(self, there: Random, draw: Random) -> Posed:
+    def posed_of(self, there: Random, draw: Random, skipped: int = 0) -> Posed:
         """Make facts by one chance, and a question about them by another.
 
         Args:
             there: Where the chance of the facts comes from: equally begun, it makes equal facts.
             draw: Chooses the question; may be the same, which then goes on.
+            skipped: Relations that are passed over, of those that there could be.
 
         Returns:
             The problem.
 
         """
         things = _names(self.entities, there)
-        relations = _RELATIONS[: self.relations]
+        relations = self.names(skipped)
         has = {name: _one_each(things, there) for name in relations}
         triples = [(thing, name, has[name][thing]) for name in relations for thing in things]
         there.shuffle(triples)
@@ -92,6 +93,10 @@ class FactSearch(World):
             "shown": self.shown,
         }
         return Posed(prompt, facts)
+
+    def names(self, skipped: int = 0) -> tuple[str, ...]:
+        """Name the relations that there are, behind so many others that there could be."""
+        return _RELATIONS[skipped : skipped + self.relations]
 
     def start(self, problem: "Problem", seed: int) -> Situation:
         """Begin, and keep whose passages they are; see `Environment.start`."""

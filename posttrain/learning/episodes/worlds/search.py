@@ -23,6 +23,7 @@ ENGINE = "engine"
 _ANSWER = "="
 _USEFUL, _NOISY = "useful", "noisy"
 _LONGEST_DOCUMENT = 400
+_MOST_RELATIONS = 12
 
 
 class SimulatedSearch(World, Schedulable):
@@ -37,14 +38,16 @@ class SimulatedSearch(World, Schedulable):
     SIZES: ClassVar[tuple[str, ...]] = ("entities", "relations", "hops", "searches", "noise")
     ROLES: ClassVar[frozenset[str]] = frozenset({ENGINE})
     FIXED: ClassVar[frozenset[str]] = frozenset(
-        {"entities", "relations", "hops", "searches", "shared"}
+        {"entities", "relations", "skipped", "hops", "searches", "shared"}
     )
 
     kind: Literal["search"] = "search"
     entities: int = Field(default=20, ge=3)
     """Things that there are; each has one of each relation, which no other has."""
-    relations: int = Field(default=4, ge=1, le=12)
+    relations: int = Field(default=4, ge=1, le=_MOST_RELATIONS)
     """Relations that there are."""
+    skipped: int = Field(default=0, ge=0, le=11)
+    """Relations passed over: a source of its own has others than that of who skips none."""
     hops: int = Field(default=2, ge=1)
     """Relations that a question follows."""
     searches: int = Field(default=4, ge=1)
@@ -62,6 +65,11 @@ class SimulatedSearch(World, Schedulable):
 
     @model_validator(mode="after")
     def _can_be_solved(self) -> Self:
+        if self.relations + self.skipped > _MOST_RELATIONS:
+            raise ValueError(
+                f"relations {self.relations} and skipped {self.skipped} are more than the"
+                f" {_MOST_RELATIONS} that there are; lower one of them"
+            )
         if self.hops > self.searches:
             raise ValueError(
                 f"hops {self.hops} is above searches {self.searches}; raise searches, so that each"
@@ -73,7 +81,7 @@ class SimulatedSearch(World, Schedulable):
         """Make facts, or take the shared ones, and ask about them; see `World.pose`."""
         shared = self.shared
         there = draw if shared is None else Random(stable_seed(shared, self.kind, "facts"))
-        prompt, facts = self._facts().posed_of(there, draw)
+        prompt, facts = self._facts().posed_of(there, draw, self.skipped)
         kept = {name: facts[name] for name in ("passages", "question", "answer", "searches")}
         told = {"noise": self.noise or 0.0, "informed": self.informed is not False}
         return Posed(prompt, {**kept, **told})
