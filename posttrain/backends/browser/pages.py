@@ -52,8 +52,7 @@ _SWITCHES = (
     "--lang=en-US",
     "--renderer-process-limit=1",
 )
-# As a stage that declares nothing sees them: a page has the same dates and texts anywhere.
-_FIXED = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ")
 # The shell outlives the browser, however that ends, and removes its folder.
 _LINE = '"$@" about:blank; rm -rf "$0"'
 _MEMORY = "/dev/shm"
@@ -87,7 +86,7 @@ class Pages:
             self.process = os.posix_spawn(
                 "/bin/sh",
                 ["sh", "-c", _LINE, profile, found, *_SWITCHES, f"--user-data-dir={profile}"],
-                _environment(profile),
+                {**_environment(), "HOME": profile, "TMPDIR": profile},
                 file_actions=[
                     *((os.POSIX_SPAWN_OPEN, each, os.devnull, os.O_RDWR, 0) for each in (0, 1, 2)),
                     (os.POSIX_SPAWN_DUP2, reads, 3),
@@ -149,8 +148,6 @@ class Pages:
             attached = self._call("Target.attachToTarget", targetId=target, flatten=True)
             session = str(attached["sessionId"])
             self._call("Page.enable", session)
-            # One page alone has the focus, and what waits for it would not hear of it in others.
-            self._call("Emulation.setFocusEmulationEnabled", session, enabled=True)
             self._call("Page.navigate", session, url=address)
             self._until("Page.loadEventFired", session)
             self._sessions[address] = (target, session)
@@ -214,12 +211,11 @@ def program() -> str:
     return found
 
 
-def _environment(folder: str) -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """The variables that the browser needs: a page computes with dates, and it runs strange code,
     which has no use for a stage's secrets.
     """
-    path = os.environ.get("PATH", os.defpath)
-    return {**_FIXED, "PATH": path, "HOME": folder, "TMPDIR": folder}
+    return {name: os.environ[name] for name in _VARIABLES if name in os.environ}
 
 
 def _short_folder() -> str | None:
@@ -285,7 +281,7 @@ def _evaluate(address: str, script: str) -> Any:
     return _open[0].evaluate(address, script)
 
 
-def browsers_shown() -> str:
+def browsers_seen() -> str:
     """Name the browsers that pages of this process were shown in; empty where none was started."""
     return ", ".join(_seen)
 

@@ -98,6 +98,9 @@ def check_move(environment: Environment, said: Any) -> str:
         environment: The world whose script spoke.
         said: What it said.
 
+    Returns:
+        The same.
+
     Raises:
         UserError: It is no text.
 

@@ -18,7 +18,6 @@ from posttrain.stage.errors import UserError, nearest
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-
 M = TypeVar("M")
 REWARD_MODELS, REFERENCES = "reward_models", "references"
 """Ports that take many, by the names that components give."""

@@ -105,7 +105,7 @@ def circumstances_of(assignment: Assignment) -> dict[str, str]:
         found[SANDBOX] = versions_behind_the_door()
     # Asked where it was imported alone: most stages open no page.
     pages = sys.modules.get("posttrain.backends.browser.pages")
-    if pages is not None and (browser := pages.browsers_shown()):
+    if pages is not None and (browser := pages.browsers_seen()):
         found["browser"] = browser
     return found
 

@@ -7,9 +7,6 @@ import pytest
 
 from tests.called import called
 
-_ITS_OWN = ("PYTHON", "TZ", "LC_", "LANG", "HOME")
-"""Variables that decide what a process is when it starts."""
-
 
 @pytest.fixture(autouse=True)
 def untracked(monkeypatch):
@@ -40,21 +37,22 @@ def doing(toy, edit):
 
 
 @pytest.fixture
-def here(toy, monkeypatch, capfd):
+def here(request, monkeypatch):
     """Let `toy.cli` run in this process: its stages are processes of their own all the same.
 
-    Not where a variable has to be there when a process starts, nor with modules of a project whose
-    names another test's project has too.
+    Not where a variable is given, as stages have those with which their fork server began, nor with
+    modules of a project whose names another test's project has too.
     """
+    if "toy" not in request.fixturenames:
+        return
+    toy, capture = request.getfixturevalue("toy"), request.getfixturevalue("capfd")
     apart = toy.cli
 
     def cli(*arguments, env=None):
-        if any(name.startswith(_ITS_OWN) for name in env or ()) or (toy.root / "plug").exists():
+        if env or (toy.root / "plug").exists():
             return apart(*arguments, env=env)
         with monkeypatch.context() as patch:
-            for name, value in (env or {}).items():
-                patch.setenv(name, value)
-            said = called(*arguments, cwd=toy.root, patch=patch, capture=capfd)
+            said = called(*arguments, cwd=toy.root, patch=patch, capture=capture)
         return CompletedProcess(arguments, said.code, said.out, said.err)
 
     monkeypatch.setattr(toy, "cli", cli)

@@ -60,10 +60,8 @@ class Answers:
     """What the components gave that this one names in `reads`."""
 
     def sequences(self, place: int) -> list[range]:
-        """Return where each sequence of an answer lies among its tokens, by the answer's place.
-
-        What stands in one was drawn behind what stands before it there, and behind nothing else.
-        """
+        """Return where each sequence of an answer lies among its tokens, by its place."""
+        # What stands in one was drawn behind what stands before it there, and behind nothing else.
         lengths = self.segments[place] if self.segments else (len(self.token_ids[place]),)
         return [range(begin, end) for begin, end in pairwise(accumulate(lengths, initial=0))]
 

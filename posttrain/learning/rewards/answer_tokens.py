@@ -1,4 +1,4 @@
-"""What models say of the tokens that were drawn in answers, each sequence by itself."""
+"""What models say of the tokens of answers: each sequence of one is read by itself, as drawn."""
 
 from collections.abc import Sequence
 
@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from posttrain.learning.models.load import Policy
+from posttrain.learning.rewards import port_models
 from posttrain.learning.rewards.components.base import Answers
-from posttrain.learning.rewards.port_models import drawn_logprobs, mean_states
 
 
 def answers_logprobs(policy: Policy, groups: Sequence[Answers]) -> list[list[float]]:
@@ -22,7 +22,7 @@ def answers_logprobs(policy: Policy, groups: Sequence[Answers]) -> list[list[flo
 
     """
     ids, drawn, counts = _by_sequence(groups)
-    rows = iter(drawn_logprobs(policy, ids, drawn))
+    rows = iter(port_models.drawn_logprobs(policy, ids, drawn))
     return [[value for _ in range(count) for value in next(rows)] for count in counts]
 
 
@@ -46,7 +46,7 @@ def answers_states(
     ids += [tuple(tokens) for tokens, _ in beside]
     drawn += [tuple(marks) for _, marks in beside]
     counts += [1] * len(beside)
-    rows = iter(zip(mean_states(policy, ids, drawn), map(sum, drawn), strict=True))
+    rows = iter(zip(port_models.mean_states(policy, ids, drawn), map(sum, drawn), strict=True))
     found = []
     for count in counts:
         parts = [next(rows) for _ in range(count)]
