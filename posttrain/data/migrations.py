@@ -34,7 +34,7 @@ def _without(schema: pl.Schema, *names: str) -> pl.Schema:
     return pl.Schema({name: kind for name, kind in schema.items() if name not in names})
 
 
-_ROLLOUTS_4 = _without(ROLLOUTS, "facts")
+_ROLLOUTS_4 = _without(ROLLOUTS, "facts", "shared")
 _ROLLOUTS_3 = _without(_ROLLOUTS_4, "turns", "peers")
 _ROLLOUTS_2 = _without(_ROLLOUTS_3, "token_rewards")
 
@@ -119,7 +119,7 @@ MIGRATIONS: Mapping[tuple[str, int], Migration] = {
     ("rollouts", 1): Migration(pl.Schema(_ROLLOUTS_1), migrate_rollouts_1),
     ("rollouts", 2): _adding(_ROLLOUTS_3, token_rewards=[]),
     ("rollouts", 3): _adding(_ROLLOUTS_4, turns=[], peers=""),
-    ("rollouts", 4): _adding(ROLLOUTS, facts=[]),
+    ("rollouts", 4): _adding(ROLLOUTS, facts=[], shared=0),
 }
 """From (type, format) to the next format."""
 

@@ -119,6 +119,7 @@ ROLLOUTS = pl.Schema(
         "end": pl.String,  # over, turns, tokens, time, failed
         "text": pl.String,  # of the drawn tokens
         "turns": pl.List(TURN),  # where the environment says what an episode is worth; else none
+        "shared": pl.Int32,  # of the drawn tokens, the first so many that are another rollout's too
         "facts": pl.List(COMPONENT),  # what the environment counted in it, such as tool_errors
         "components": pl.List(COMPONENT),
         "reward": pl.Float64,  # what is learned from

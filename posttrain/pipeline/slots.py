@@ -38,6 +38,7 @@ SLOTS: Mapping[str, str] = {
     "environment": "posttrain.learning.episodes.registry:EPISODE_ENVIRONMENTS",
     "player": "posttrain.learning.episodes.players.registry:PLAYERS",
     "context_manager": "posttrain.learning.episodes.contexts.registry:CONTEXT_MANAGERS",
+    "branching": "posttrain.learning.episodes.branches.registry:BRANCHINGS",
     "producer": "posttrain.learning.rl.producers.registry:PRODUCERS",
     "selection": "posttrain.learning.rl.selections.registry:SELECTIONS",
     "engine": "posttrain.learning.rollouts.engines.registry:ENGINES",

@@ -39,6 +39,7 @@ STAGES = {
     "environment": PLAYING,
     "player": {"rl_company"},
     "context_manager": {"rl_forgetful"},
+    "branching": {"rl_play"},
     "producer": {"rl"},
     "selection": {"rl"},
     "engine": {"probe"},
@@ -217,6 +218,18 @@ def test_the_instructor_stood_before_every_problem(extended):
         # Something fails in every step of so small a policy: then it is said once more.
         told = "<bos>? " + " ".join(["Go."] * row["step"]) + "\n"
         assert tokenizer.decode(row["token_ids"]).startswith(told)
+
+
+def test_the_branching_began_episodes_inside_others(extended):
+    rows = table(extended, "rl_play/rollouts").to_dicts()
+    branches = [row for row in rows if row["shared"]]
+    assert branches
+    ids = {(row["step"], row["group"], row["episode"].rpartition("/")[2]) for row in rows}
+    for row in branches:
+        of = row["episode"].partition("<")[2].partition("@")[0]
+        assert (row["step"], row["group"], of) in ids
+    sizes = table(extended, "rl_play/rollouts").group_by("step", "group").len()["len"]
+    assert set(sizes) == {8}
 
 
 def test_the_environment_answered_and_its_words_bear_no_loss(extended):

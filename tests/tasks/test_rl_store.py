@@ -39,6 +39,7 @@ def rollout(source, index):
         solved=None if score is None else score >= 1,
         advantages=tuple(source.randrange(9) / 8 for _ in range(num_drawn * (index % 2))),
         trained=source.random() < 0.5,
+        shared=index % 3,
         facts=(("tool_errors", 2.0), ("searches", 1.0))[: index % 3],
         read=tuple(f"passages.jsonl:{source.randint(1, 9)}" for _ in range(index % 3)),
     )

@@ -45,12 +45,14 @@ class Cue:
     It begins with the problem's prompt, or with what the role read first in place of that."""
     cut: bool
     """Whether its last act was cut off."""
+    late: bool = False
+    """Whether it began after others of its group, so that it is no sample of the same call."""
 
     @property
     def place(self) -> tuple[str, int]:
         """What a draw of its next turn is named by: it and the seed decide the draw."""
         other = "" if self.ask.role == POLICY else f"#{self.ask.role}"
-        if self.turn:
+        if self.turn or self.late:
             return f"{self.episode}{other}@{self.turn}", 0
         return f"{self.prompt.id}{other}", self.index
 

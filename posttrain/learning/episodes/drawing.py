@@ -1,13 +1,16 @@
 """Roles that speak by tokens: what they read is appended, what they draw stays as it was drawn."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from posttrain.data.batching import length_buckets
 from posttrain.data.contexts import in_context
 from posttrain.data.templates import encode_prompts
 from posttrain.learning.episodes.append import appended
 from posttrain.learning.episodes.asked import Cue, Reply, Speaker, TokenLimits
+from posttrain.learning.episodes.branches.base import Forks
 from posttrain.learning.episodes.contexts.base import ContextManager, Crowded
 from posttrain.learning.episodes.contexts.whole import Whole
 from posttrain.learning.episodes.environments.base import Act, Environment, Told
@@ -23,7 +26,10 @@ from posttrain.learning.rollouts.limits import leaves_room
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_TOKENS_AT_ONCE = 8192
+"""Padded tokens of a pass that computes entropies."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,9 @@ class Role(Speaker):
     context: ContextManager = field(default_factory=Whole)
     """What becomes of a context that fills."""
     limits: TokenLimits = TokenLimits()
+    forks: Forks | None = None
+    """Of the policy: where episodes of a group begin inside another one; None begins all at once.
+    """
 
     def reply(
         self,
@@ -106,15 +115,16 @@ class Role(Speaker):
     def _drawn(self, asked: Sequence[tuple[Cue, Segment]]) -> Mapping[tuple[str, int], Sample]:
         """Samples by prompt and index."""
         # All episodes of a group begin alike: they are samples of one prompt.
-        groups, alone = dict[str, Prompt](), list[Prompt]()
+        groups, alone, most = dict[str, Prompt](), list[Prompt](), 1
         for each, segment in asked:
-            name, _ = each.place
-            if each.turn:
+            name, index = each.place
+            if each.turn or each.late:
                 alone.append(Prompt(name, segment.token_ids))
             else:
                 groups[name] = Prompt(name, segment.token_ids)
+                most = max(most, index + 1)
         samples = [
-            *self.sample(list(groups.values()), self.params),
+            *self.sample(list(groups.values()), replace(self.params, num_samples=most)),
             *self.sample(alone, replace(self.params, num_samples=1)),
         ]
         return {(sample.prompt_id, sample.index): sample for sample in samples}
@@ -140,3 +150,48 @@ class Role(Speaker):
             return Reply(None, (*earlier, last.until_drawn()))
         cut = sample.finish_reason is FinishReason.LENGTH
         return Reply(Act(asked.ask.role, sample.text, cut=cut), (*earlier, last.drew(sample)))
+
+
+def first_entropies(
+    model: "PreTrainedModel", segments: Sequence[Segment], count: int, *, temperature: float
+) -> list[tuple[float, ...]]:
+    """Compute the entropies of the distributions from which the first tokens were drawn last.
+
+    Args:
+        model: The policy that drew.
+        segments: Of which each ends with a drawn turn.
+        count: Most tokens of that turn.
+        temperature: That it was drawn at.
+
+    Returns:
+        For each segment, the entropy at each of these tokens divided by log V, from 0 to 1.
+
+    """
+    import torch
+
+    from posttrain.learning.models.logprobs import token_logprobs
+
+    spans = [segment.spans[-1] for segment in segments]
+    ends = [min(span.end, span.begin + count) for span in spans]
+    largest = math.log(model.config.get_text_config().vocab_size)
+    found: dict[int, tuple[float, ...]] = {}
+    for bucket in length_buckets(range(len(segments)), ends, _TOKENS_AT_ONCE):
+        width = max(ends[place] for place in bucket)
+        ids_BT = torch.zeros(len(bucket), width, dtype=torch.int64)
+        wanted_BT = torch.zeros(len(bucket), width, dtype=torch.bool)
+        for row, place in enumerate(bucket):
+            ids_BT[row, : ends[place]] = torch.tensor(segments[place].token_ids[: ends[place]])
+            wanted_BT[row, spans[place].begin : ends[place]] = True
+        with torch.no_grad():
+            entropy_BT = token_logprobs(
+                model,
+                ids_BT.to(model.device),
+                wanted_BT=wanted_BT.to(model.device),
+                temperature=temperature,
+                with_entropy=True,
+            ).entropy_BT
+        assert entropy_BT is not None
+        shares_BT = entropy_BT.cpu() / largest
+        for row, place in enumerate(bucket):
+            found[place] = tuple(shares_BT[row, wanted_BT[row]].tolist())
+    return [found[place] for place in range(len(segments))]

@@ -44,6 +44,28 @@ def turn_seed(seed: int, episode: str, turn: int) -> int:
     return purpose_seed(seed, "turn", episode, turn)
 
 
+def answered_as(episode: str, turn: int) -> str:
+    """Name the episode in which a turn was said, and by which it was answered.
+
+    >>> answered_as("p/9<3@2<0@1", 2), answered_as("p/9<3@2<0@1", 1), answered_as("p/9<3@2", 0)
+    ('p/9<3@2<0@1', 'p/3<0@1', 'p/3')
+
+    Args:
+        episode: Its id, or that of a branch, which says from which place of the group and before
+            which turn it branched off, then from which that one did.
+        turn: 0-based.
+
+    Returns:
+        The id of the episode itself, or of the one that it shares the turn with.
+
+    """
+    problem, _, place = episode.rpartition("/")
+    own, *others = place.split("<")
+    while others and turn < int(others[0].partition("@")[2]):
+        own, others = others[0].partition("@")[0], others[1:]
+    return f"{problem}/{'<'.join([own, *others])}"
+
+
 class Span(NamedTuple):
     """Tokens `begin` to `end` (exclusive) of one turn; `drawn` ones bear loss."""
 
@@ -105,7 +127,8 @@ class Episode(NamedTuple):
     """One episode from its beginning to its end."""
 
     id: str
-    """Problem and place in the group: with the seed, what every draw of it depends on."""
+    """Problem and place in the group: with the seed, what every draw of it depends on. Of a branch,
+    also where it branched off: see `answered_as`."""
     segments: tuple[Segment, ...]
     """Those of each role that speaks by tokens, in order; several of one whose context was begun
     afresh."""
@@ -114,6 +137,8 @@ class Episode(NamedTuple):
     log: tuple[tuple[Act, ...], ...]
     """What was said in each turn: with problem and seed, enough to stand at any of them again."""
     end: End
+    shared: Mapping[str, int] = {}
+    """Role -> how many tokens it drew before the episode branched off from another one."""
 
     def of(self, role: str) -> tuple[Segment, ...]:
         """Return what a role read and drew; one empty segment where it never came to speak."""

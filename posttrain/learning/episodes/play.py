@@ -7,11 +7,13 @@ what it would draw of the problem without any environment.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from random import Random
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from posttrain.learning.episodes.asked import Cue, Reply, Speaker
+from posttrain.learning.episodes.branches.base import Forks, Standing
 from posttrain.learning.episodes.config import role_of
 from posttrain.learning.episodes.contract import answered, begun
 from posttrain.learning.episodes.drawing import Role
@@ -24,10 +26,18 @@ from posttrain.learning.episodes.environments.base import (
     Situation,
     Told,
 )
-from posttrain.learning.episodes.episode import End, Episode, Segment, start_seed, turn_seed
+from posttrain.learning.episodes.episode import (
+    End,
+    Episode,
+    Segment,
+    answered_as,
+    start_seed,
+    turn_seed,
+)
 from posttrain.learning.episodes.players.script import Scripted
 from posttrain.learning.rollouts.engines.base import Prompt
 from posttrain.stage.errors import UserError
+from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
@@ -43,6 +53,10 @@ class EpisodeLimits(NamedTuple):
     seconds: float | None = None
     """Wall-clock of all episodes that are played together, after which those that are not over end
     as they stand and are not judged: a circuit breaker, whose outcome is stored."""
+
+    def over(self, seconds: float) -> bool:
+        """Tell whether the deadline has gone by."""
+        return self.seconds is not None and seconds > self.seconds
 
 
 @dataclass
@@ -60,14 +74,26 @@ class _Game:
     """What each role has been told and has said, in order."""
     log: list[tuple[Act, ...]] = field(default_factory=list)
     end: End | None = None
+    late: bool = False
+    """Whether it began after others of its group."""
+    origin: str = ""
+    """Of a branch, the rest of its id: where it branched off."""
+    shared: Mapping[str, int] = field(default_factory=dict)
+    """Of a branch, how many tokens each role had drawn then."""
+    entropies: tuple[tuple[float, ...], ...] = ()
+    """At the first tokens of the policy's turns, where somebody asks for them."""
 
     @property
     def id(self) -> str:
-        return f"{self.prompt.id}/{self.index}"
+        return f"{self.prompt.id}/{self.index}{self.origin}"
 
     @property
     def turn(self) -> int:
         return len(self.log)
+
+    @property
+    def policy_spoke(self) -> bool:
+        return bool(self.log) and any(act.role == POLICY for act in self.log[-1])
 
     @property
     def episode(self) -> Episode:
@@ -75,7 +101,8 @@ class _Game:
         # A policy that never came to speak has its prompt, and nothing that could be judged.
         self.segments.setdefault(POLICY, (Segment(POLICY).read(self.prompt.token_ids),))
         kept = tuple(segment for each in self.segments.values() for segment in each)
-        return Episode(self.id, kept, tuple(self.situations), tuple(self.log), self.end)
+        situations, log = tuple(self.situations), tuple(self.log)
+        return Episode(self.id, kept, situations, log, self.end, self.shared)
 
     def asked(self, ask: Ask) -> Cue:
         """Everything that whoever plays a role may go by."""
@@ -92,6 +119,25 @@ class _Game:
             before=self.segments.get(ask.role, ()),
             heard=first if heard is None else (*heard, *ask.new),
             cut=last is not None and last.cut,
+            late=self.late,
+        )
+
+    def branch(self, index: int) -> "_Game":
+        """Another episode that goes on from here, of which all was said that was said in this."""
+        drawn = {
+            role: sum(len(segment.logprobs) for segment in segments)
+            for role, segments in self.segments.items()
+        }
+        return replace(
+            self,
+            index=index,
+            situations=[*self.situations],
+            segments={**self.segments},
+            said={**self.said},
+            heard={**self.heard},
+            log=[*self.log],
+            origin=f"<{self.index}@{self.turn}{self.origin}",
+            shared=drawn,
         )
 
     def take(self, asked: Cue, reply: Reply) -> None:
@@ -121,7 +167,8 @@ def play(
         problems: What the episodes are about, ``[P]``.
         prompts: Their prompts as tokens, in the same order: what each role reads first.
         roles: Who plays each role, `policy` at least, by name or by what stands before a colon in
-            it: `solver` plays `solver:1` and `solver:2`. The size of a group is that of the policy.
+            it: `solver` plays `solver:1` and `solver:2`. The size of a group is that of the policy,
+            and so is where episodes of a group begin inside another one.
         seed: All that happens depends on it, the problems and who plays.
         most_turns: An episode ends after so many.
         most_seconds: Those that are not over by then end unjudged; None waits for all.
@@ -136,17 +183,70 @@ def play(
     policy = roles[POLICY]
     assert isinstance(policy, Role)
     size = policy.params.num_samples
+    forks = policy.forks
+    at_once = size if forks is None else forks.branching.begins(size)
     limits, began = EpisodeLimits(most_turns, most_seconds), monotonic()
     games: list[_Game] = []
     with _closing(environment, games):
         for problem, prompt in zip(problems, prompts, strict=True):
-            for index in range(size):
-                first = begun(environment, problem, start_seed(seed, prompt.id))
-                games.append(_Game(problem, prompt, index, [first]))
+            for index in range(at_once):
+                games.append(_begun(environment, problem, prompt, index, seed))
         while playing := [game for game in games if _goes_on(game, limits, monotonic() - began)]:
             _round(environment, playing, roles, seed)
-    episodes = [game.episode for game in games]
-    return [episodes[at : at + size] for at in range(0, len(episodes), size)]
+            if forks is not None and not limits.over(monotonic() - began):
+                games += _grown(environment, games, forks, limits, size=size, seed=seed)
+    groups: dict[str, list[Episode]] = {prompt.id: [] for prompt in prompts}
+    for game in games:
+        groups[game.prompt.id].append(game.episode)
+    return [groups[prompt.id] for prompt in prompts]
+
+
+def _begun(
+    environment: Environment, problem: "Problem", prompt: Prompt, index: int, seed: int
+) -> _Game:
+    first = begun(environment, problem, start_seed(seed, prompt.id))
+    return _Game(problem, prompt, index, [first])
+
+
+def _grown(
+    environment: Environment,
+    games: Sequence[_Game],
+    forks: Forks,
+    limits: EpisodeLimits,
+    *,
+    size: int,
+    seed: int,
+) -> list[_Game]:
+    """Branches behind a round, and one more episode of each problem that nobody goes on with."""
+    groups: dict[str, list[_Game]] = {}
+    for game in games:
+        groups.setdefault(game.prompt.id, []).append(game)
+    fresh: list[_Game] = []
+    growing = [group for group in groups.values() if len(group) < size]
+    going = [[game for game in group if _goes_on(game, limits, 0.0)] for group in growing]
+    spoke = [[game for game in each if game.policy_spoke] for each in going]
+    _measure([game for each in spoke for game in each], forks)
+    for group, goes_on, may in zip(growing, going, spoke, strict=True):
+        problem, prompt, place = group[0].problem, group[0].prompt, len(group)
+        if not goes_on:
+            fresh.append(replace(_begun(environment, problem, prompt, place, seed), late=True))
+            continue
+        standing = [Standing(game.index, game.turn, game.entropies) for game in may]
+        said = sum(game.turn for game in group)
+        draw = Random(purpose_seed(seed, "branch", prompt.id, place, said))
+        chosen = forks.branching.branches(standing, size - place, draw)[: size - place]
+        fresh += [may[each].branch(at) for at, each in enumerate(chosen, start=place)]
+    return fresh
+
+
+def _measure(games: Sequence[_Game], forks: Forks) -> None:
+    """Note how unsure the policy was in its last turn."""
+    tokens = forks.branching.tokens
+    if not tokens or not games:
+        return
+    found = forks.entropies([game.segments[POLICY][-1] for game in games], tokens)
+    for game, entropies in zip(games, found, strict=True):
+        game.entropies = (*game.entropies, entropies)
 
 
 def _round(
@@ -219,7 +319,8 @@ def retrace(
     situation = begun(environment, problem, start_seed(seed, prompt))
     yield situation
     for turn, acts in enumerate(log):
-        situation = environment.step(situation.state, acts, turn_seed(seed, episode, turn))
+        own = turn_seed(seed, answered_as(episode, turn), turn)
+        situation = environment.step(situation.state, acts, own)
         yield situation
 
 
@@ -245,7 +346,7 @@ def _goes_on(game: _Game, limits: EpisodeLimits, seconds: float) -> bool:
         game.end = "tokens" if any(act.cut for act in said) else "over"
     elif game.turn >= limits.turns:
         game.end = "turns"
-    elif limits.seconds is not None and game.turn and seconds > limits.seconds:
+    elif game.turn and limits.over(seconds):
         game.end = "time"
     return game.end is None
 

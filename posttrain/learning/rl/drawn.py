@@ -105,6 +105,7 @@ def _of_role(
     episode: Episode, problem: Problem, role: str, *, group: int, version: int, peers: str
 ) -> Iterator[Rollout]:
     """A rollout for each sequence that a role drew in."""
+    shared = episode.shared.get(role, 0)
     turns = iter(zip(episode.earned(role), episode.keys(role), strict=True))
     for place, segment in enumerate(episode.of(role)):
         drawn = sum(span.end - span.begin for span in segment.spans if span.drawn)
@@ -113,6 +114,7 @@ def _of_role(
             continue
         if segment.versions:
             _check_drawn(problem.id, drawn, segment.logprobs)
+        before, shared = min(shared, drawn), max(0, shared - drawn)
         own = [*islice(turns, len(segment.said)), *[(0.0, "")] * segment.summed_up]
         yield Rollout(
             problem_id=problem.id,
@@ -127,6 +129,7 @@ def _of_role(
             text="\n".join(segment.said),
             turns=() if episode.is_one_answer else tuple(own),
             read=episode.read,
+            shared=before,
             facts=tuple(sorted(episode.facts().items())),
             role=role,
             segment=place,

@@ -43,7 +43,8 @@ METRICS: Mapping[str, str] = {
     "rl/all_solved": "share of groups in which every rollout that could be judged is right",
     "rl/none_solved": "share of groups in which none is",
     "rl/rollouts_drawn": "rollouts drawn for the step",
-    "rl/tokens_drawn": "tokens drawn for the step",
+    "rl/tokens_drawn": "tokens drawn for the step, those that branches share once",
+    "rl/branched": "share of rollouts that branched off from another, where any did",
     "rl/rounds": "rounds of sampling",
     "rl/rollouts_trained": "rollouts that the learner was given",
     "rl/rollouts_masked": "of those, without loss: cut off, not judged, of a sign left out, stored",
@@ -223,6 +224,7 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
     unjudged = len(rollouts) - len(rewards)
     broke, late = (sum(rollout.end == end for rollout in rollouts) for end in ("failed", "time"))
     learned = sum(rollout.num_drawn for rollout in rollouts if rollout.trained and rollout.judged)
+    branched = sum(rollout.shared > 0 for rollout in rollouts)
     turns = [len(rollout.drawn_by_turn) for rollout in rollouts]
     num_informative = sum(len(g) for g, has in zip(groups, informative, strict=True) if has)
     return {
@@ -233,12 +235,13 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
         "yield": num_informative / len(rollouts),
         **(_solved(judged) if judged else {}),
         "rollouts_drawn": float(len(rollouts)),
-        "tokens_drawn": float(num_tokens),
+        "tokens_drawn": float(num_tokens - sum(rollout.shared for rollout in rollouts)),
         "rollouts_trained": float(trained),
         "trained_share": trained / len(rollouts),
         **({"unjudged": unjudged / len(rollouts)} if unjudged else {}),
         **({"episodes_failed": broke / len(rollouts)} if broke else {}),
         **({"episodes_late": late / len(rollouts)} if late else {}),
+        **({"branched": branched / len(rollouts)} if branched else {}),
         **({"turns": fmean(turns)} if max(turns) > 1 else {}),
         **({"delivered": learned / num_tokens} if max(turns) > 1 or broke or late else {}),
         **_components(rollouts),

@@ -62,6 +62,9 @@ class Rollout(NamedTuple):
     """Who wrote the tokens: the policy itself, or a table of traces."""
     read: tuple[str, ...] = ()
     """Ids of the rows that were shown in its episode: parents of its row, like the problem."""
+    shared: int = 0
+    """Of the drawn tokens so many, the first, are another rollout's, from which this branched off:
+    they were drawn once, and are learned from in each."""
     facts: tuple[tuple[str, float], ...] = ()
     """What its environment counted in the episode, such as `tool_errors`, by name."""
 
@@ -268,6 +271,7 @@ def as_one(segments: Sequence[Rollout]) -> Rollout:
         token_rewards=_chained(each.token_rewards for each in segments),
         advantages=last.advantages if alone else _chained(map(_spread, segments)),
         segment=0,
+        shared=sum(each.shared for each in segments),
     )
 
 

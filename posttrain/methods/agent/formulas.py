@@ -194,6 +194,8 @@ def tool_levels(rows: FormulaRollouts) -> Tensor:
     """GRPO over the tokens of an update, without a divergence; levels are the reward's."""
     a = rows.standardized(plus=1e-6)
     return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
+
+
 def weighed_turns(rows: FormulaRollouts, weights: list[list[float]]) -> Tensor:
     """-1/B Σ_i Σ_t w log π_t, a token's weight that of its turn."""
     losses = [-(by_tokens(rows, i, weights[i]) * rows.log_p[i]).sum() for i in rows.chosen]
@@ -244,3 +246,14 @@ def implicit_turns(rows: FormulaRollouts) -> Tensor:
         for worth in rows.worths
     ]
     return weighed_turns(rows, weights)
+
+
+def arpo(rows: FormulaRollouts) -> Tensor:
+    """The soft advantages: GRPO's, for what several episodes share in each of them; dual clip."""
+    a = rows.standardized(plus=1e-6)
+
+    def loss(i: int) -> Tensor:
+        gain = clipped_gain(rows.ratio(i), a[i], 0.2, 0.2)
+        return -(gain.clamp(min=3 * a[i]) if a[i] < 0 else gain)
+
+    return rows.over_tokens(loss)

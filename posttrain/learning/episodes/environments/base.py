@@ -96,6 +96,9 @@ class Environment(Part):
     JUDGES: ClassVar[bool] = False
     """True for one that says how good an episode is: what it pays adds up to 0 to 1, and all its
     situations have keys."""
+    FORKS: ClassVar[bool] = True
+    """False where a state names what one episode alone can go on with, such as a session: no other
+    episode branches off there."""
 
     def start(self, problem: "Problem", seed: int) -> Situation:
         """Begin an episode.

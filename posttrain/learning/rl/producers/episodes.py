@@ -1,19 +1,25 @@
 """Episodes of several turns: the policy's answers, and what an environment answers to them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
+from pydantic import model_validator
+
+from posttrain.learning.episodes.branches.base import Branching, Forks
+from posttrain.learning.episodes.branches.registry import BRANCHINGS
 from posttrain.learning.episodes.config import PlayConfig, Seats
-from posttrain.learning.episodes.environments.base import Environment
+from posttrain.learning.episodes.environments.base import POLICY, Environment
 from posttrain.learning.rl.producers.base import Producer, Production, SamplingRound, Workbench
 from posttrain.stage.schedule import Schedulable
+from posttrain.stage.slots import InSlot
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
-    from posttrain.learning.episodes.episode import Episode
+    from posttrain.learning.episodes.asked import Speaker
+    from posttrain.learning.episodes.episode import Episode, Segment
     from posttrain.learning.rl.rollout import Group
-    from posttrain.learning.rollouts.engines.base import Prompt
+    from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 
 
 class Episodes(Producer, PlayConfig, Schedulable):
@@ -31,6 +37,19 @@ class Episodes(Producer, PlayConfig, Schedulable):
     compare: Literal["problem", "episode"] = "problem"
     """Whose rewards are compared: of a role in all episodes of a problem, or of the roles of one
     name, such as `solver:1` and `solver:2`, within an episode."""
+    branching: Annotated[Branching, InSlot(BRANCHINGS)] | None = None
+    """Where episodes of a group begin inside another one, such as `entropy_rise`; null begins all
+    of a group at once, each from the problem."""
+
+    @model_validator(mode="after")
+    def _branches_where_states_are_values(self) -> Self:
+        if self.branching is not None and not self.environment.FORKS:
+            raise ValueError(
+                f"branching {self.branching.kind}: a state of environment {self.environment.kind}"
+                " names what one episode alone can go on with; leave branching out, or take"
+                " another environment"
+            )
+        return self
 
     def longest(self, max_tokens: int) -> int:
         """All turns together, and what is summed up between; see `Producer.longest`."""
@@ -81,7 +100,7 @@ class EpisodesProduction(Production):
             config.environment,
             problems,
             prompts,
-            self.seats.speakers(at.params),
+            self._speakers(at.params),
             seed=at.params.seed,
             most_turns=config.most_turns,
             most_seconds=config.most_seconds,
@@ -104,6 +123,30 @@ class EpisodesProduction(Production):
                 zip(problems, played, strict=True), start=at.first_group
             )
         ]
+
+    def _speakers(self, params: "SamplingParams") -> "dict[str, Speaker]":
+        """Who plays, and where episodes branch off by how unsure the present policy is."""
+        from posttrain.learning.episodes.drawing import Role, first_entropies
+        from posttrain.stage.errors import UserError
+
+        branching, policy = self.config.branching, self.bench.policy
+        speakers = self.seats.speakers(params)
+        if branching is None:
+            return speakers
+        if policy is None and branching.tokens:
+            raise UserError(
+                f"rl: branching {branching.kind} asks the policy how unsure it is, and several"
+                " processes have a part of it each; leave resources.processes out"
+            )
+        model = None if policy is None else policy.model
+
+        def entropies(segments: "Sequence[Segment]", count: int) -> list[tuple[float, ...]]:
+            assert model is not None
+            return first_entropies(model, segments, count, temperature=params.temperature)
+
+        role = speakers[POLICY]
+        assert isinstance(role, Role)
+        return speakers | {POLICY: replace(role, forks=Forks(branching, entropies))}
 
     def state_dict(self) -> dict[str, Any]:
         """What the players keep; see `Production.state_dict`."""
