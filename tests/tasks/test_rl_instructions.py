@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import polars as pl
 import pytest
 
-from posttrain.data.chat_templates.jinja import with_system
+from posttrain.data.chat_templates.own import with_system
 from posttrain.data.chat_templates.turns import TurnsTemplate
 from posttrain.data.contexts import PromptContext, PromptInContext
 from posttrain.data.schemas import CURVE, ROLLOUTS

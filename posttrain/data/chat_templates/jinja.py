@@ -1,7 +1,5 @@
-"""A template that the recipe writes out, and a system prompt that is put into one."""
+"""A template that the recipe writes out."""
 
-import json
-import re
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import field_validator
@@ -10,12 +8,6 @@ from posttrain.data.chat_templates.base import Template, complaint_about
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-_SAID = re.compile(r'^\{% set trained_behind = "(?:[^"\\]|\\.)*" %\}.*?\{% endif %\}', re.DOTALL)
-_PUT = (
-    "{% if not messages or messages[0].role != 'system' %}"
-    "{% set messages = [{'role': 'system', 'content': trained_behind}] + messages %}{% endif %}"
-)
 
 
 class JinjaTemplate(Template):
@@ -37,22 +29,3 @@ class JinjaTemplate(Template):
     def chat_template(self, tokenizer: "PreTrainedTokenizerBase") -> str:  # noqa: ARG002
         """Return the text."""
         return self.text
-
-
-def with_system(template: str, text: str) -> str:
-    """Let a chat template write a system prompt where a conversation begins with none.
-
-    Every later stage follows, and so does whoever loads the model. One that was written into it
-    before is replaced.
-
-    Args:
-        template: Jinja, as transformers takes it; it must write system prompts.
-        text: The system prompt.
-
-    Returns:
-        The template with it.
-
-    """
-    # Jinja reads a string as Python does, but for surrogates: what is beyond ASCII stands as it is.
-    spelled = json.dumps(text, ensure_ascii=False)
-    return f"{{% set trained_behind = {spelled} %}}{_PUT}{_SAID.sub('', template)}"

@@ -1,5 +1,6 @@
 """The template that a model has."""
 
+import json
 import re
 from typing import TYPE_CHECKING, Literal
 
@@ -10,6 +11,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _SWITCH = re.compile(r"^\{% set enable_thinking = (true|false) %\}")
+# A system prompt that a model was trained behind, where a conversation begins with none.
+_SAID = re.compile(r'^\{% set trained_behind = "(?:[^"\\]|\\.)*" %\}.*?\{% endif %\}', re.DOTALL)
+_PUT = (
+    "{% if not messages or messages[0].role != 'system' %}"
+    "{% set messages = [{'role': 'system', 'content': trained_behind}] + messages %}{% endif %}"
+)
 
 
 class OwnTemplate(Template):
@@ -43,3 +50,22 @@ class OwnTemplate(Template):
                 " so there is nothing to switch; leave thinking out"
             )
         tokenizer.chat_template = self.chat_template(tokenizer)
+
+
+def with_system(template: str, text: str) -> str:
+    """Let a chat template write a system prompt where a conversation begins with none.
+
+    Every later stage follows, and so does whoever loads the model. One that was written into it
+    before is replaced.
+
+    Args:
+        template: Jinja, as transformers takes it; it must write system prompts.
+        text: The system prompt.
+
+    Returns:
+        The template with it.
+
+    """
+    # Jinja reads a string as Python does, but for surrogates: what is beyond ASCII stands as it is.
+    spelled = json.dumps(text, ensure_ascii=False)
+    return f"{{% set trained_behind = {spelled} %}}{_PUT}{_SAID.sub('', template)}"

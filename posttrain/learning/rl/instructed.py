@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from posttrain.data.chat_templates.jinja import with_system
+from posttrain.data.chat_templates.own import with_system
 from posttrain.data.contexts import PromptContext, PromptInContext
 from posttrain.data.schemas import Problem
 from posttrain.data.templates import encode_prompts
@@ -107,7 +107,17 @@ class Instructed:
         self.stream.observe([_attempts(group, chosen, asked) for group in groups])
 
     def try_out(self, instruction: str, *, count: int, seed: int) -> list[float]:
-        """Attempt problems of the run behind an instruction; see `TryOut`."""
+        """Attempt problems of the run behind an instruction, as a `TryOut` does.
+
+        Args:
+            instruction: What stands before them.
+            count: How many problems.
+            seed: Of their choice and of the draws.
+
+        Returns:
+            The rewards of those that could be judged; none where it leaves no room to answer.
+
+        """
         assert self._now is not None
         assert self._now.limit is not None
         (longest,) = self._prompts([self.longest], [instruction])

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -26,9 +26,6 @@ from posttrain.learning.rl.instructors.reflection import (
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
 from posttrain.stage.slots import InSlot
-
-if TYPE_CHECKING:
-    from posttrain.learning.rollouts.engines.base import SamplingParams
 
 
 class PopulationInstructor(Instructor):
@@ -135,7 +132,16 @@ class InstructionMember:
     """Rollouts behind it, that could be judged."""
 
     def credited(self, rewards: Sequence[float], rate: float) -> "InstructionMember":
-        """Move w by the rate to the mean of what was earned behind it, or put it there at first."""
+        """Move w to what was earned behind it in a step.
+
+        Args:
+            rewards: Of the rollouts that could be judged; none leaves it as it is.
+            rate: How far w moves; the first time it is their mean.
+
+        Returns:
+            The member with the new w.
+
+        """
         if not rewards:
             return self
         mean = math.fsum(rewards) / len(rewards)
@@ -180,7 +186,8 @@ class InstructionPopulation(InstructionStream):
         for each in attempts:
             judged = [reward for reward in each.rewards if reward is not None]
             earned.setdefault(each.instruction, []).extend(judged)
-            self._keep_worst(each)
+            self.failures += _worst(each)
+        del self.failures[: -self.config.replay]
         rate = self.config.rate
         self.members = [each.credited(earned.get(each.text, []), rate) for each in self.members]
 
@@ -247,29 +254,25 @@ class InstructionPopulation(InstructionStream):
         weights = dict(zip((each.text for each in self.members), self.weights(), strict=True))
         return sorted(self.members, key=lambda each: -weights[each.text])
 
-    def _keep_worst(self, attempts: InstructedAttempts) -> None:
-        failed = [
-            InstructionFailure(attempts.instruction, attempts.problem, text, reward)
-            for text, reward, solved in zip(
-                attempts.texts, attempts.rewards, attempts.solved, strict=True
-            )
-            if reward is not None and not solved
-        ]
-        if failed:
-            self.failures.append(min(failed, key=lambda each: each.reward))
-            del self.failures[: -self.config.replay]
-
     def _proposed(
         self, staying: Sequence[InstructionMember], *, step: int
     ) -> list[tuple[str, str]]:
         """New instructions, each with its parent: those that stay take turns, the best first."""
+        from posttrain.learning.rollouts.engines.base import SamplingParams
+
         seed = purpose_seed(self.bench.seed, "author", step)
         parents = [staying[place % len(staying)].text for place in range(self.config.candidates)]
         occasions = [
             Occasion(parent, _mate(parent, staying, seed, place), self._failures_of(parent))
             for place, parent in enumerate(parents)
         ]
-        speaker = self.author.speaker(_params(self.config, seed))
+        params = SamplingParams(
+            max_tokens=self.config.max_tokens,
+            temperature=self.config.author_temperature,
+            num_samples=1,
+            seed=seed,
+        )
+        speaker = self.author.speaker(params)
         texts = written_by(speaker, occasions, step=step, seed=seed)
         if all(text is None for text in texts):
             raise UserError(
@@ -295,17 +298,17 @@ class InstructionPopulation(InstructionStream):
         return replace(member, weight=math.fsum(rewards) / len(rewards))
 
 
+def _worst(attempts: InstructedAttempts) -> list[InstructionFailure]:
+    """The attempt of a group that earned least, of those that did not solve it; none if all did."""
+    each = zip(attempts.texts, attempts.rewards, attempts.solved, strict=True)
+    failed = [
+        InstructionFailure(attempts.instruction, attempts.problem, text, reward)
+        for text, reward, solved in each
+        if reward is not None and not solved
+    ]
+    return [min(failed, key=lambda failure: failure.reward)] if failed else []
+
+
 def _mate(parent: str, staying: Sequence[InstructionMember], seed: int, place: int) -> str:
     others = [each.text for each in staying if each.text != parent] or [parent]
     return Random(purpose_seed(seed, "mate", place)).choice(others)
-
-
-def _params(config: PopulationInstructor, seed: int) -> "SamplingParams":
-    from posttrain.learning.rollouts.engines.base import SamplingParams
-
-    return SamplingParams(
-        max_tokens=config.max_tokens,
-        temperature=config.author_temperature,
-        num_samples=1,
-        seed=seed,
-    )

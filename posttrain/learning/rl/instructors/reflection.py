@@ -69,7 +69,7 @@ class Occasion:
 
 
 def written_in(answer: str) -> str:
-    """Find the instruction in what an author said.
+    """Return the instruction in what an author said.
 
     >>> written_in("It guessed. Instruction: Count first. "), written_in("Count first.")
     ('Count first.', 'Count first.')
