@@ -47,7 +47,7 @@ class EntropyRise(Branching):
         """Try each episode in turn, as long as there is room; see `Branching.branches`."""
         chosen: list[int] = []
         for place, each in enumerate(standing):
-            first, *_, last = each.entropies[0], each.entropies[-1]
+            first, last = each.entropies[0], each.entropies[-1]
             chance = self.chance + self.weight * (math.fsum(last) - math.fsum(first))
             tries = min(self.most, room - len(chosen))
             chosen += [place for _ in range(tries) if draw.random() < chance]
