@@ -1,7 +1,6 @@
 """`posttrain ...` in this process, so that the fork server's imports are paid once a worker."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -24,14 +23,11 @@ class Said:
         return line.removeprefix("error: ")
 
 
-def called(
-    *arguments: str, cwd: Path, patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str]
-) -> Said:
-    """Call the command line's own entry point.
+def called(*arguments: str, patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str]) -> Said:
+    """Call the command line's own entry point, where this process is.
 
     Args:
         arguments: The words behind `posttrain`.
-        cwd: Where it runs.
         patch: Undoes, at the end of the test, what is set for it.
         capture: Of file descriptors, to hear what stages say too.
 
@@ -39,7 +35,6 @@ def called(
         How it ended.
 
     """
-    patch.chdir(cwd)
     patch.setattr("sys.argv", ["posttrain", *arguments])
     capture.readouterr()
     code = 0

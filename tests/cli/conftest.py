@@ -19,7 +19,7 @@ def posttrain(toy, monkeypatch, capfd) -> Callable[..., Said]:
     """Call the command line's own entry point in the toy project, without MLflow."""
     monkeypatch.chdir(toy.root)
     monkeypatch.setenv("POSTTRAIN_TRACKING", "off")
-    return partial(called, cwd=toy.root, patch=monkeypatch, capture=capfd)
+    return partial(called, patch=monkeypatch, capture=capfd)
 
 
 @pytest.fixture

@@ -52,7 +52,8 @@ def here(request, monkeypatch):
         if env or (toy.root / "plug").exists():
             return apart(*arguments, env=env)
         with monkeypatch.context() as patch:
-            said = called(*arguments, cwd=toy.root, patch=patch, capture=capture)
+            patch.chdir(toy.root)
+            said = called(*arguments, patch=patch, capture=capture)
         return CompletedProcess(arguments, said.code, said.out, said.err)
 
     monkeypatch.setattr(toy, "cli", cli)
