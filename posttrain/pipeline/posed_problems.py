@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from posttrain.data.sources.base import Source
 from posttrain.learning.episodes.environments.base import Environment
-from posttrain.learning.episodes.worlds.base import World
 from posttrain.learning.rl.producers.base import Producer
 from posttrain.pipeline.connected_verifiers import verifiers_beside
 from posttrain.stage.config import StageConfig, configs_in
@@ -32,8 +31,8 @@ def refuse_other_worlds(dag: Dag) -> None:
         for maker, source in _sources_of(stage, dag):
             told = f"{where}: {stage.name} attempts problems of"
             _refuse_source(told, environment, source, f"source '{source.name}' of {maker}")
-            if isinstance(environment, World):
-                _refuse_settings(where, environment, source, maker)
+            for world in environment.worlds_played():
+                _refuse_settings(where, world, source, maker)
 
 
 def _played_in(config: StageConfig) -> tuple[str, Environment] | None:
@@ -60,21 +59,22 @@ def _refuse_source(told: str, environment: Environment, source: Source, whose: s
     if worlds is None:
         return
     kinds = sorted({world.kind for world in worlds})
-    if isinstance(environment, World) and environment.kind not in kinds:
+    played = [world.kind for world in environment.worlds_played()]
+    if played and not (kinds and {*kinds} <= {*played}):
         posed = f"the world {kinds[0]}" if kinds else "no world"
         raise UserError(
             f"{told} {whose}, which {posed} has posed, and {environment.kind} plays those that it"
             f" posed itself; name {kinds[0] if kinds else 'single'} there, or take"
             f" {{kind: world, world: {environment.kind}}} as the source"
         )
-    if kinds and not isinstance(environment, World):
+    if kinds and not played:
         raise UserError(
             f"{told} {whose}, and what is said of these only their world can judge; name the world"
             f" {kinds[0]} there, not {environment.kind}"
         )
 
 
-def _refuse_settings(where: str, world: World, source: Source, maker: str) -> None:
+def _refuse_settings(where: str, world: Environment, source: Source, maker: str) -> None:
     posed = next((each for each in source.poses() or () if each.kind == world.kind), None)
     for name in sorted(world.model_fields_set - {"kind"}) if posed is not None else ():
         if getattr(world, name) != getattr(posed, name):

@@ -226,9 +226,13 @@ def test_the_slot_of_schedules_says_which_numbers_take_one(tmp_path, monkeypatch
     assert "  rl.algorithm.regularizers (entropy): coefficient\n" in shown
     found = {(place, kind): names for place, kind, names in schedulable_fields(FLOW, ROOT)}
     for (place, kind), names in found.items():
-        # But for how long episodes are, what a producer is set to is read once.
+        # But for how long episodes are, and for the noise of who answers in them, what a producer
+        # is set to is read once.
         if (place, kind) == ("rl.producer", "episodes"):
             assert set(names) == {"most_turns", "most_context", "most_drawn", "most_seconds"}
+            continue
+        if place.startswith("rl.producer.environment"):
+            assert set(names) == {"noise"}, place
             continue
         assert not place.startswith(("rl.draw", "rl.producer")), place
         assert not {"steps", "staleness", "warmup_steps"} & set(names), place

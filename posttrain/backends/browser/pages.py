@@ -52,7 +52,8 @@ _SWITCHES = (
     "--lang=en-US",
     "--renderer-process-limit=1",
 )
-_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ")
+# As a stage that declares nothing sees them: a page has the same dates and texts anywhere.
+_FIXED = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 # The shell outlives the browser, however that ends, and removes its folder.
 _LINE = '"$@" about:blank; rm -rf "$0"'
 _MEMORY = "/dev/shm"
@@ -86,7 +87,7 @@ class Pages:
             self.process = os.posix_spawn(
                 "/bin/sh",
                 ["sh", "-c", _LINE, profile, found, *_SWITCHES, f"--user-data-dir={profile}"],
-                {**_environment(), "HOME": profile, "TMPDIR": profile},
+                _environment(profile),
                 file_actions=[
                     *((os.POSIX_SPAWN_OPEN, each, os.devnull, os.O_RDWR, 0) for each in (0, 1, 2)),
                     (os.POSIX_SPAWN_DUP2, reads, 3),
@@ -148,6 +149,8 @@ class Pages:
             attached = self._call("Target.attachToTarget", targetId=target, flatten=True)
             session = str(attached["sessionId"])
             self._call("Page.enable", session)
+            # One page alone has the focus, and what waits for it would not hear of it in others.
+            self._call("Emulation.setFocusEmulationEnabled", session, enabled=True)
             self._call("Page.navigate", session, url=address)
             self._until("Page.loadEventFired", session)
             self._sessions[address] = (target, session)
@@ -211,11 +214,12 @@ def program() -> str:
     return found
 
 
-def _environment() -> dict[str, str]:
+def _environment(folder: str) -> dict[str, str]:
     """The variables that the browser needs: a page computes with dates, and it runs strange code,
     which has no use for a stage's secrets.
     """
-    return {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+    path = os.environ.get("PATH", os.defpath)
+    return {**_FIXED, "PATH": path, "HOME": folder, "TMPDIR": folder}
 
 
 def _short_folder() -> str | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.config_checks import check_algorithm
-from posttrain.learning.rl.rollout import Group, from_plain, learned_from, marked, plain
+from posttrain.learning.rl.rollout import Group, from_plain, marked, plain
 from posttrain.learning.rollouts.limits import tokens_for
 from posttrain.stage.errors import UserError
 from posttrain.stage.schedule import ScheduledNumber, at
@@ -44,10 +44,6 @@ class Generation:
         """
         changed = {n: v for n, v in self.numbers.items() if getattr(config, n) != v}
         return config.model_copy(update=changed) if changed else config
-
-    def learned(self) -> list[Group]:
-        """Return the rollouts that the learner is given, without the groups that have none."""
-        return learned_from(self.groups)
 
     def untrained(self) -> list[Group]:
         """Return the groups, none of them learned from: the run ended before."""

@@ -11,7 +11,7 @@ from posttrain.learning.rl.batch import TrainSample, bearing_loss, with_advantag
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation
 from posttrain.learning.rl.learner import PolicyLearner, recalled_samples
-from posttrain.learning.rl.rollout import Group, marked
+from posttrain.learning.rl.rollout import Group, learned_from, marked
 from posttrain.learning.rl.rollouter import Draft, Rollouter
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import shuffler
@@ -179,7 +179,7 @@ class Buffer:
         """
         generation = _drop_stale(oldest, bound=config.staleness)
         learner.passes.config = generation.drawn_with(config)
-        trained = generation.learned()
+        trained = learned_from(generation.groups)
         earned, samples = step_samples(learner, trained, step=generation.step)
         # Later a whole step may well be masked; from the first one on, no run would ever learn.
         if generation.step == 0:

@@ -8,4 +8,5 @@ BRANCHINGS = Slot(
     "branching",
     Branching,  # type: ignore[type-abstract]
     {"entropy_rise": EntropyRise},
+    one_of=("branches",),
 )

@@ -171,6 +171,10 @@ class Environment(Part):
             " otherwise",
         )
 
+    def worlds_played(self) -> tuple["Environment", ...]:
+        """Name the worlds whose problems it plays, which they posed themselves; mostly none."""
+        return ()
+
     def authors(self) -> tuple[str, ...]:
         """Name who speaks to the roles, as chat templates call them: `user`, `tool`."""
         return ("user",)

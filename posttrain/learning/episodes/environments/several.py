@@ -102,6 +102,10 @@ class Several(Environment):
         """Free what the world holds; see `Environment.close`."""
         self._world(state).close(state[_STATE])
 
+    def worlds_played(self) -> tuple[Environment, ...]:
+        """Name all of them; see `Environment.worlds_played`."""
+        return self.worlds
+
     def authors(self) -> tuple[str, ...]:
         """Name who speaks in any of them; see `Environment.authors`."""
         return tuple(dict.fromkeys(each for world in self.worlds for each in world.authors()))

@@ -197,6 +197,10 @@ class World(Environment):
             for each in play_scripts(self, asked[at : at + size], most_turns=_MOST_TURNS)
         ]
 
+    def worlds_played(self) -> tuple[Environment, ...]:
+        """Name itself; see `Environment.worlds_played`."""
+        return (self,)
+
     def start(self, problem: "Problem", seed: int) -> Situation:
         """Begin with the problem's facts; see `Environment.start`.
 
