@@ -115,7 +115,7 @@ ROLLOUTS = pl.Schema(
         "token_ids": pl.List(pl.Int32),
         "spans": pl.List(SPAN),  # of all tokens, in order
         "logprobs": pl.List(pl.Float32),  # of the drawn tokens in order, by the engine
-        "versions": pl.List(pl.Int32),  # of the policy, one per turn
+        "versions": pl.List(pl.Int32),  # of the policy, one per drawn span
         "end": pl.String,  # over, turns, tokens, time, failed
         "text": pl.String,  # of the drawn tokens
         "turns": pl.List(TURN),  # where the environment says what an episode is worth; else none

@@ -137,7 +137,7 @@ PARTS = {
         ),
         (
             {"algorithm": "rloo", "staleness": 1},
-            "reinforce has no ratio, so staleness 1 would bias it.* token_weights.importance",
+            "reinforce has no ratio, .* 1 steps older would bias it.* token_weights.importance",
         ),
         (
             {

@@ -164,6 +164,16 @@ def test_a_kill_while_others_draw_ahead_leaves_no_trace(guessing, tmp_path, kill
     kill_runs(tmp_path, kills, **job)
 
 
+@pytest.mark.slow
+def test_a_kill_while_episodes_are_carried_over_leaves_no_trace(guessing, tmp_path, kill_runs):
+    """Within a step's rounds, between two updates, after a step, in a checkpoint, at an instant."""
+    kills = [("turn", 20), ("update", 3), ("step", 2), ("fsync", 15), ("share", 0.7)]
+    producer = EPISODES["producer"] | {"kind": "partial", "rounds": 2, "at_once": 3}
+    carried = EPISODES | {"producer": producer, "algorithm": CORRECTED}
+    job = {"task": "rl", "config": carried, "inputs": guessing, "outputs": OUTPUTS}
+    kill_runs(tmp_path, kills, **job)
+
+
 def instants(name):
     """Twelve random moments, as shares of the time of the whole run."""
     source = random.Random(f"instants:{name}")

@@ -85,7 +85,8 @@ class PolicyBatch:
     old_logprobs_BT: "Tensor | None" = None
     """Of the trainer before the step's first update."""
     position_BT: "Tensor | float | None" = None
-    """Where between engine (0) and current policy (1) the old one is; `[B, 1]`."""
+    """Where between engine (0) and current policy (1) the old one is; `[B, 1]`, or `[B, T]` where
+    several policies drew a rollout."""
     reference_logprobs_BT: "Tensor | None" = None
     """Of the reference policy."""
     entropy_BT: "Tensor | None" = None

@@ -65,7 +65,7 @@ def _check_lengths(algorithm: Algorithm, max_tokens: int | None, where: str) -> 
         )
 
 
-def note_on_ratio(algorithm: Algorithm, *, updates_per_step: int, staleness: int) -> str | None:
+def note_on_ratio(algorithm: Algorithm, *, updates_per_step: int, oldest: int) -> str | None:
     """Say that a ratio never leaves 1, where every update is the first one of its rollouts.
 
     All surrogates then have the gradient of REINFORCE, whatever they are called.
@@ -73,13 +73,13 @@ def note_on_ratio(algorithm: Algorithm, *, updates_per_step: int, staleness: int
     Args:
         algorithm: The algorithm.
         updates_per_step: Optimizer updates on the rollouts of one step.
-        staleness: Steps by which sampling runs ahead of learning.
+        oldest: Most steps that a policy which drew something is behind the one that learns from it.
 
     Returns:
         A sentence; None where the ratio moves, or there is none.
 
     """
-    if not algorithm.surrogate.HAS_RATIO or updates_per_step > 1 or staleness:
+    if not algorithm.surrogate.HAS_RATIO or updates_per_step > 1 or oldest:
         return None
     return (
         f"surrogate {algorithm.surrogate.kind} never sees a ratio other than 1, as a step makes one"
@@ -89,7 +89,7 @@ def note_on_ratio(algorithm: Algorithm, *, updates_per_step: int, staleness: int
 
 
 def check_on_policy(
-    algorithm: Algorithm, *, where: str, updates_per_step: int, staleness: int
+    algorithm: Algorithm, *, where: str, updates_per_step: int, oldest: int
 ) -> None:
     """Refuse to learn without a ratio from what another policy sampled: the gradient is wrong.
 
@@ -97,7 +97,7 @@ def check_on_policy(
         algorithm: The algorithm.
         where: Its place in the recipe.
         updates_per_step: Optimizer updates on the rollouts of one step.
-        staleness: Steps by which sampling runs ahead of learning.
+        oldest: Most steps that a policy which drew something is behind the one that learns from it.
 
     Raises:
         UserError: With the place and the remedy.
@@ -114,9 +114,9 @@ def check_on_policy(
             f" updates.minibatches to 1, {remedy}"
         )
     corrected = any(each.CORRECTS_ENGINE for each in algorithm.token_weights.values())
-    if staleness and not corrected:
+    if oldest and not corrected:
         raise UserError(
-            f"{where}.surrogate {surrogate.kind} has no ratio, so staleness {staleness} would bias"
-            " it with rollouts of older policies; set staleness to 0, set old_policy to recomputed"
-            f" with token_weights.importance, {remedy}"
+            f"{where}.surrogate {surrogate.kind} has no ratio, so what policies drew that are up to"
+            f" {oldest} steps older would bias it; set staleness to 0 and carry nothing over, set"
+            f" old_policy to recomputed with token_weights.importance, {remedy}"
         )

@@ -47,11 +47,15 @@ class Cue:
     """Whether its last act was cut off."""
     late: bool = False
     """Whether it began after others of its group, so that it is no sample of the same call."""
+    begun: int = 0
+    """Tokens that it drew in this turn before it was interrupted; it goes on behind them."""
 
     @property
     def place(self) -> tuple[str, int]:
         """What a draw of its next turn is named by: it and the seed decide the draw."""
         other = "" if self.ask.role == POLICY else f"#{self.ask.role}"
+        if self.begun:
+            return f"{self.episode}{other}@{self.turn}+{self.begun}", 0
         if self.turn or self.late:
             return f"{self.episode}{other}@{self.turn}", 0
         return f"{self.prompt.id}{other}", self.index
@@ -61,9 +65,16 @@ class Reply(NamedTuple):
     """What a role says."""
 
     act: Act | None
-    """None where it had no room to speak."""
+    """None where it had no room to speak, or is not done."""
     segments: "tuple[Segment, ...]" = ()
     """What it has now read and drawn as tokens; none where it does not speak by tokens."""
+    goes_on: bool = False
+    """True where it is interrupted within its turn, and goes on in the next round."""
+
+    @property
+    def silent(self) -> bool:
+        """True where it had no room to speak."""
+        return self.act is None and not self.goes_on
 
 
 class Speaker:
@@ -76,8 +87,8 @@ class Speaker:
         Args:
             asked: One for each episode; all for the same role.
             environment: What the episodes are played in.
-            seed: Of the round of episodes; what is said may depend on it, the episode, the turn,
-                and what the speaker is made of, and on nothing else.
+            seed: Of the round in which the episodes began; what is said may depend on it, the
+                episode, the turn, and what the speaker is made of, and on nothing else.
 
         Returns:
             One reply for each, in their order.
@@ -93,6 +104,8 @@ class TokenLimits(NamedTuple):
     """A role begins no turn behind so many tokens of one segment, read and drawn."""
     drawn: int | None = None
     """A role begins no turn once it has drawn so many tokens in an episode."""
+    at_once: int | None = None
+    """A role draws so many tokens of a turn in a round, and goes on with it in the next."""
 
 
 class TokenRole(Protocol):

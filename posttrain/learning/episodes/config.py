@@ -89,10 +89,15 @@ class PlayConfig(StageConfig):
             raise UserError(complaint)
         from posttrain.learning.episodes.asked import TokenLimits
 
-        limits = TokenLimits(self.most_context, self.most_drawn)
+        limits = TokenLimits(self.most_context, self.most_drawn, self.drawn_at_once)
         table = replace(table, context=self.context, limits=limits)
         seats = {name: player.sit(table) for name, player in self.roles.items()}
         return Seats({POLICY: PolicySeat(table), **seats})
+
+    @property
+    def drawn_at_once(self) -> int | None:
+        """Most tokens of a turn that are drawn in a round; None where a turn is drawn at once."""
+        return None
 
     @property
     def checkpoints_asked(self) -> dict[str, str]:

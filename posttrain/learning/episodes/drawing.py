@@ -1,11 +1,9 @@
 """Roles that speak by tokens: what they read is appended, what they draw stays as it was drawn."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from posttrain.data.batching import length_buckets
 from posttrain.data.contexts import in_context
 from posttrain.data.templates import encode_prompts
 from posttrain.learning.episodes.append import appended
@@ -26,10 +24,7 @@ from posttrain.learning.rollouts.limits import leaves_room
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-_TOKENS_AT_ONCE = 8192
-"""Padded tokens of a pass that computes entropies."""
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -54,12 +49,20 @@ class Role(Speaker):
         asked: Sequence[Cue],
         environment: Environment,  # noqa: ARG002 - it goes by what it read
         *,
-        seed: int,  # noqa: ARG002 - that of `params`
+        seed: int,
     ) -> list[Reply]:
         """Read what is new, and draw; see `Speaker.reply`."""
+        if seed != self.params.seed:
+            # Episodes that began in an earlier round go on by the seed of that one.
+            return replace(self, params=replace(self.params, seed=seed)).reply(
+                asked, environment, seed=seed
+            )
         reading = [self._read(each) for each in asked]
         reading = self._made_room(asked, reading)
-        fits = [self._fits(segments) for segments in reading]
+        fits = [
+            bool(each.begun) or self._fits(segments)
+            for each, segments in zip(asked, reading, strict=True)
+        ]
         drawn = self._drawn(
             [(each, r[-1]) for each, r, fit in zip(asked, reading, fits, strict=True) if fit]
         )
@@ -71,6 +74,8 @@ class Role(Speaker):
     def _read(self, asked: Cue) -> tuple[Segment, ...]:
         """Put what a role is told behind what it has read and said."""
         role, new = asked.ask.role, asked.ask.new
+        if asked.begun:
+            return asked.before
         if not asked.before:
             read = self._first(asked.problem.context, new) if new else asked.prompt.token_ids
             return (Segment(role).read(read),)
@@ -95,7 +100,7 @@ class Role(Speaker):
         crowded = [
             Crowded(each, segments)
             for each, segments in zip(asked, reading, strict=True)
-            if self.context.is_full(segments[-1]) and self._may_draw(segments)
+            if not each.begun and self.context.is_full(segments[-1]) and self._may_draw(segments)
         ]
         if not crowded:
             return list(reading)
@@ -115,19 +120,30 @@ class Role(Speaker):
     def _drawn(self, asked: Sequence[tuple[Cue, Segment]]) -> Mapping[tuple[str, int], Sample]:
         """Samples by prompt and index."""
         # All episodes of a group begin alike: they are samples of one prompt.
-        groups, alone, most = dict[str, Prompt](), list[Prompt](), 1
+        groups, alone, most = dict[str, Prompt](), dict[int, list[Prompt]](), 1
         for each, segment in asked:
             name, index = each.place
-            if each.turn or each.late:
-                alone.append(Prompt(name, segment.token_ids))
+            if each.turn or each.late or each.begun:
+                alone.setdefault(each.begun, []).append(Prompt(name, segment.token_ids))
             else:
                 groups[name] = Prompt(name, segment.token_ids)
                 most = max(most, index + 1)
-        samples = [
-            *self.sample(list(groups.values()), replace(self.params, num_samples=most)),
-            *self.sample(alone, replace(self.params, num_samples=1)),
-        ]
+        first = replace(self._at_once(0), num_samples=most)
+        samples = self.sample(list(groups.values()), first)
+        for begun, prompts in sorted(alone.items()):
+            samples += self.sample(prompts, replace(self._at_once(begun), num_samples=1))
         return {(sample.prompt_id, sample.index): sample for sample in samples}
+
+    def _interrupted(self, segment: Segment) -> bool:
+        """Whether a turn was cut off only because no more of it is drawn at once."""
+        left = self.params.max_tokens - len(segment.begun)
+        room = self.engine.context_length - len(segment.token_ids)
+        return self.limits.at_once is not None and min(left, room) > 0
+
+    def _at_once(self, begun: int) -> SamplingParams:
+        """How a turn is gone on with of which so many tokens are drawn."""
+        left, most = self.params.max_tokens - begun, self.limits.at_once
+        return replace(self.params, max_tokens=left if most is None else min(left, most))
 
     def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
         """Draw from the engine behind the prompts that leave room.
@@ -148,50 +164,11 @@ class Role(Speaker):
         if sample is None:
             # What it read last is of no use: nothing follows.
             return Reply(None, (*earlier, last.until_drawn()))
-        cut = sample.finish_reason is FinishReason.LENGTH
-        return Reply(Act(asked.ask.role, sample.text, cut=cut), (*earlier, last.drew(sample)))
-
-
-def first_entropies(
-    model: "PreTrainedModel", segments: Sequence[Segment], count: int, *, temperature: float
-) -> list[tuple[float, ...]]:
-    """Compute the entropies of the distributions from which the first tokens were drawn last.
-
-    Args:
-        model: The policy that drew.
-        segments: Of which each ends with a drawn turn.
-        count: Most tokens of that turn.
-        temperature: That it was drawn at.
-
-    Returns:
-        For each segment, the entropy at each of these tokens divided by log V, from 0 to 1.
-
-    """
-    import torch
-
-    from posttrain.learning.models.logprobs import token_logprobs
-
-    spans = [segment.spans[-1] for segment in segments]
-    ends = [min(span.end, span.begin + count) for span in spans]
-    largest = math.log(model.config.get_text_config().vocab_size)
-    found: dict[int, tuple[float, ...]] = {}
-    for bucket in length_buckets(range(len(segments)), ends, _TOKENS_AT_ONCE):
-        width = max(ends[place] for place in bucket)
-        ids_BT = torch.zeros(len(bucket), width, dtype=torch.int64)
-        wanted_BT = torch.zeros(len(bucket), width, dtype=torch.bool)
-        for row, place in enumerate(bucket):
-            ids_BT[row, : ends[place]] = torch.tensor(segments[place].token_ids[: ends[place]])
-            wanted_BT[row, spans[place].begin : ends[place]] = True
-        with torch.no_grad():
-            entropy_BT = token_logprobs(
-                model,
-                ids_BT.to(model.device),
-                wanted_BT=wanted_BT.to(model.device),
-                temperature=temperature,
-                with_entropy=True,
-            ).entropy_BT
-        assert entropy_BT is not None
-        shares_BT = entropy_BT.cpu() / largest
-        for row, place in enumerate(bucket):
-            found[place] = tuple(shares_BT[row, wanted_BT[row]].tolist())
-    return [found[place] for place in range(len(segments))]
+        cut, text = sample.finish_reason is FinishReason.LENGTH, sample.text
+        part = last.drew_part(sample)
+        if cut and self._interrupted(part):
+            return Reply(None, (*earlier, part), goes_on=True)
+        if asked.begun:
+            # By itself a part of a turn may end within a letter.
+            text = str(self.tokenizer.decode(part.begun, skip_special_tokens=True))
+        return Reply(Act(asked.ask.role, text, cut=cut), (*earlier, last.drew(sample, text=text)))

@@ -86,9 +86,10 @@ class Segment(NamedTuple):
     logprobs: tuple[float, ...] = ()
     """Of the drawn tokens in order, by the engine, in nats."""
     versions: tuple[int, ...] = ()
-    """Step whose policy drew each turn."""
+    """Step whose policy drew each drawn span: one for each turn, but where a turn was begun by one
+    policy and gone on with by a later one."""
     texts: tuple[str, ...] = ()
-    """What was drawn in each turn."""
+    """What was drawn in each turn that is over."""
     summed_up: bool = False
     """Whether its last turn is no act but a summary, from which the next segment goes on."""
 
@@ -101,12 +102,45 @@ class Segment(NamedTuple):
         """Return the segment with what was read behind it, as part of the turn to come."""
         return self._behind(token_ids, drawn=False)
 
-    def drew(self, sample: "Sample") -> "Segment":
-        """Return the segment with a turn behind it, its tokens as they were drawn."""
-        return self._behind(sample.token_ids, drawn=True)._replace(
-            logprobs=self.logprobs + sample.logprobs,
-            versions=(*self.versions, sample.policy_version),
-            texts=(*self.texts, sample.text),
+    @property
+    def begun(self) -> tuple[int, ...]:
+        """Tokens that were drawn in a turn that is not over; none where all are."""
+        spans = [span for span in self.spans if span.drawn and span.turn == len(self.texts)]
+        return self.token_ids[spans[0].begin : spans[-1].end] if spans else ()
+
+    def drew(self, sample: "Sample", *, text: str) -> "Segment":
+        """Return the segment with a turn that is over, its tokens as they were drawn.
+
+        Args:
+            sample: What was drawn of the turn last.
+            text: All that was drawn in it.
+
+        """
+        return self.drew_part(sample)._replace(texts=(*self.texts, text))
+
+    def drew_part(self, sample: "Sample") -> "Segment":
+        """Return the segment with a part of a turn, which is to be gone on with."""
+        grown = self._behind(sample.token_ids, drawn=True)
+        *spans, last = grown.spans
+        versions = (*self.versions, sample.policy_version)
+        if self.begun and self.versions[-1] == sample.policy_version:
+            # What one policy drew in a turn is one span, however often it was interrupted.
+            *spans, before = spans
+            last, versions = last._replace(begin=before.begin), self.versions
+        logprobs = self.logprobs + sample.logprobs
+        return grown._replace(spans=(*spans, last), logprobs=logprobs, versions=versions)
+
+    def until_said(self) -> "Segment":
+        """Return the segment without a turn that is not over."""
+        kept = tuple(span for span in self.spans if span.turn < len(self.texts))
+        versions = self.versions[: sum(span.drawn for span in kept)]
+        end = kept[-1].end if kept else 0
+        drawn = sum(span.end - span.begin for span in kept if span.drawn)
+        return self._replace(
+            token_ids=self.token_ids[:end],
+            spans=kept,
+            logprobs=self.logprobs[:drawn],
+            versions=versions,
         )
 
     def until_drawn(self) -> "Segment":
@@ -119,7 +153,7 @@ class Segment(NamedTuple):
 
     def _behind(self, token_ids: tuple[int, ...], *, drawn: bool) -> "Segment":
         begin = len(self.token_ids)
-        span = Span(begin, begin + len(token_ids), len(self.versions), drawn)
+        span = Span(begin, begin + len(token_ids), len(self.texts), drawn)
         return self._replace(token_ids=self.token_ids + token_ids, spans=(*self.spans, span))
 
 

@@ -7,7 +7,7 @@ what it would draw of the problem without any environment.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from random import Random
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,20 +20,12 @@ from posttrain.learning.episodes.drawing import Role
 from posttrain.learning.episodes.environments.base import (
     POLICY,
     Act,
-    Ask,
     Environment,
     Said,
     Situation,
-    Told,
 )
-from posttrain.learning.episodes.episode import (
-    End,
-    Episode,
-    Segment,
-    answered_as,
-    start_seed,
-    turn_seed,
-)
+from posttrain.learning.episodes.episode import Episode, answered_as, start_seed, turn_seed
+from posttrain.learning.episodes.game import Game
 from posttrain.learning.episodes.players.script import Scripted
 from posttrain.learning.rollouts.engines.base import Prompt
 from posttrain.stage.errors import UserError
@@ -57,97 +49,6 @@ class EpisodeLimits(NamedTuple):
     def over(self, seconds: float) -> bool:
         """Tell whether the deadline has gone by."""
         return self.seconds is not None and seconds > self.seconds
-
-
-@dataclass
-class _Game:
-    """An episode that is being played."""
-
-    problem: "Problem"
-    prompt: Prompt
-    index: int
-    situations: list[Situation]
-    segments: dict[str, tuple[Segment, ...]] = field(default_factory=dict)
-    said: dict[str, Act] = field(default_factory=dict)
-    """The last act of each role."""
-    heard: dict[str, tuple[Told, ...]] = field(default_factory=dict)
-    """What each role has been told and has said, in order."""
-    log: list[tuple[Act, ...]] = field(default_factory=list)
-    end: End | None = None
-    late: bool = False
-    """Whether it began after others of its group."""
-    origin: str = ""
-    """Of a branch, the rest of its id: where it branched off."""
-    shared: Mapping[str, int] = field(default_factory=dict)
-    """Of a branch, how many tokens each role had drawn then."""
-    entropies: tuple[tuple[float, ...], ...] = ()
-    """At the first tokens of the policy's turns, where somebody asks for them."""
-
-    @property
-    def id(self) -> str:
-        return f"{self.prompt.id}/{self.index}{self.origin}"
-
-    @property
-    def turn(self) -> int:
-        return len(self.log)
-
-    @property
-    def policy_spoke(self) -> bool:
-        return bool(self.log) and any(act.role == POLICY for act in self.log[-1])
-
-    @property
-    def episode(self) -> Episode:
-        assert self.end is not None
-        # A policy that never came to speak has its prompt, and nothing that could be judged.
-        self.segments.setdefault(POLICY, (Segment(POLICY).read(self.prompt.token_ids),))
-        kept = tuple(segment for each in self.segments.values() for segment in each)
-        situations, log = tuple(self.situations), tuple(self.log)
-        return Episode(self.id, kept, situations, log, self.end, self.shared)
-
-    def asked(self, ask: Ask) -> Cue:
-        """Everything that whoever plays a role may go by."""
-        last, heard = self.said.get(ask.role), self.heard.get(ask.role)
-        first = ask.new or (Told("user", self.problem.prompt),)
-        return Cue(
-            episode=self.id,
-            index=self.index,
-            turn=self.turn,
-            problem=self.problem,
-            prompt=self.prompt,
-            state=self.situations[-1].state,
-            ask=ask,
-            before=self.segments.get(ask.role, ()),
-            heard=first if heard is None else (*heard, *ask.new),
-            cut=last is not None and last.cut,
-            late=self.late,
-        )
-
-    def branch(self, index: int) -> "_Game":
-        """Another episode that goes on from here, of which all was said that was said in this."""
-        drawn = {
-            role: sum(len(segment.logprobs) for segment in segments)
-            for role, segments in self.segments.items()
-        }
-        return replace(
-            self,
-            index=index,
-            situations=[*self.situations],
-            segments={**self.segments},
-            said={**self.said},
-            heard={**self.heard},
-            log=[*self.log],
-            origin=f"<{self.index}@{self.turn}{self.origin}",
-            shared=drawn,
-        )
-
-    def take(self, asked: Cue, reply: Reply) -> None:
-        """Keep what a role said, and what it has read and drawn by now."""
-        role = asked.ask.role
-        if reply.segments:
-            self.segments[role] = reply.segments
-        if reply.act is not None:
-            self.said[role] = reply.act
-            self.heard[role] = (*asked.heard, Told("assistant", reply.act.text))
 
 
 def play(
@@ -182,17 +83,15 @@ def play(
     """
     policy = roles[POLICY]
     assert isinstance(policy, Role)
-    size = policy.params.num_samples
-    forks = policy.forks
+    size, forks = policy.params.num_samples, policy.forks
     at_once = size if forks is None else forks.branching.begins(size)
     limits, began = EpisodeLimits(most_turns, most_seconds), monotonic()
-    games: list[_Game] = []
+    games: list[Game] = []
     with _closing(environment, games):
         for problem, prompt in zip(problems, prompts, strict=True):
-            for index in range(at_once):
-                games.append(_begun(environment, problem, prompt, index, seed))
-        while playing := [game for game in games if _goes_on(game, limits, monotonic() - began)]:
-            _round(environment, playing, roles, seed)
+            games += begin(environment, problem, prompt, size=at_once, seed=seed)
+        while now := playing(games, limits, seconds=monotonic() - began):
+            play_round(environment, now, roles)
             if forks is not None and not limits.over(monotonic() - began):
                 games += _grown(environment, games, forks, limits, size=size, seed=seed)
     groups: dict[str, list[Episode]] = {prompt.id: [] for prompt in prompts}
@@ -201,27 +100,97 @@ def play(
     return [groups[prompt.id] for prompt in prompts]
 
 
+def begin(
+    environment: Environment, problem: "Problem", prompt: Prompt, *, size: int, seed: int
+) -> Iterator[Game]:
+    """Begin the episodes of a group.
+
+    Args:
+        environment: What answers the roles.
+        problem: What they are about.
+        prompt: Its prompt as tokens.
+        size: How many.
+        seed: Of the round of sampling: all chance in the episodes is by it.
+
+    Yields:
+        Each of them, before anybody has spoken; whoever has it is to close its environment.
+
+    Raises:
+        UserError: The environment does what no environment may.
+
+    """
+    for index in range(size):
+        yield _begun(environment, problem, prompt, index, seed)
+
+
+def playing(games: Sequence[Game], limits: EpisodeLimits, *, seconds: float = 0.0) -> list[Game]:
+    """Return the episodes in which somebody is to speak; those in which nobody is any more end.
+
+    Args:
+        games: Any episodes.
+        limits: What ends an episode that does not end by itself.
+        seconds: For which they have been played.
+
+    """
+    return [game for game in games if _goes_on(game, limits, seconds)]
+
+
+def play_round(
+    environment: Environment, games: Sequence[Game], roles: Mapping[str, Speaker]
+) -> None:
+    """Let everybody speak once who is asked in some episodes, and the environment answer.
+
+    Args:
+        environment: What answers the roles.
+        games: The episodes, as `playing` gives them; no two have one id.
+        roles: Who plays each role, as `play` is given them.
+
+    Raises:
+        UserError: The environment does what no environment may.
+
+    """
+    names = dict.fromkeys(ask.role for game in games for ask in game.waiting)
+    _refuse_undeclared(environment, names)
+    replies: dict[str, list[tuple[Cue, Reply]]] = {game.id: [] for game in games}
+    for name in names:
+        speaker = roles.get(name) or roles.get(name.partition(":")[0]) or Scripted(tuple(roles))
+        for seed in dict.fromkeys(game.seed for game in games):
+            asks = [(g, ask) for g in games if g.seed == seed for ask in g.waiting]
+            cues = [game.asked(ask) for game, ask in asks if ask.role == name]
+            said = speaker.reply(cues, environment, seed=seed) if cues else []
+            for cue, reply in zip(cues, said, strict=True):
+                replies[cue.episode].append((cue, reply))
+    for game in games:
+        silent = [each for each in replies[game.id] if each[1].silent]
+        # Where one had no room to speak the turn has not been: no row has what others said in it.
+        for cue, reply in silent or replies[game.id]:
+            game.take(cue, reply)
+        if silent:
+            game.end = "tokens"
+    _answer(environment, [game for game in games if game.end is None and not game.waiting])
+
+
 def _begun(
     environment: Environment, problem: "Problem", prompt: Prompt, index: int, seed: int
-) -> _Game:
+) -> Game:
     first = begun(environment, problem, start_seed(seed, prompt.id))
-    return _Game(problem, prompt, index, [first])
+    return Game(problem, prompt, index, seed, [first])
 
 
 def _grown(
     environment: Environment,
-    games: Sequence[_Game],
+    games: Sequence[Game],
     forks: Forks,
     limits: EpisodeLimits,
     *,
     size: int,
     seed: int,
-) -> list[_Game]:
+) -> list[Game]:
     """Branches behind a round, and one more episode of each problem that nobody goes on with."""
-    groups: dict[str, list[_Game]] = {}
+    groups: dict[str, list[Game]] = {}
     for game in games:
         groups.setdefault(game.prompt.id, []).append(game)
-    fresh: list[_Game] = []
+    fresh: list[Game] = []
     growing = [group for group in groups.values() if len(group) < size]
     going = [[game for game in group if _goes_on(game, limits, 0.0)] for group in growing]
     spoke = [[game for game in each if game.policy_spoke] for each in going]
@@ -239,7 +208,7 @@ def _grown(
     return fresh
 
 
-def _measure(games: Sequence[_Game], forks: Forks) -> None:
+def _measure(games: Sequence[Game], forks: Forks) -> None:
     """Note how unsure the policy was in its last turn."""
     tokens = forks.branching.tokens
     if not tokens or not games:
@@ -249,40 +218,26 @@ def _measure(games: Sequence[_Game], forks: Forks) -> None:
         game.entropies = (*game.entropies, entropies)
 
 
-def _round(
-    environment: Environment, games: Sequence[_Game], roles: Mapping[str, Speaker], seed: int
-) -> None:
-    """Let everybody speak who is asked, and the environment answer."""
-    names = dict.fromkeys(ask.role for game in games for ask in game.situations[-1].asks)
-    _refuse_undeclared(environment, names)
-    replies: dict[str, list[tuple[Cue, Reply]]] = {game.id: [] for game in games}
-    for name in names:
-        asks = [(game, ask) for game in games for ask in game.situations[-1].asks]
-        cues = [game.asked(ask) for game, ask in asks if ask.role == name]
-        speaker = roles.get(name) or roles.get(name.partition(":")[0]) or Scripted(tuple(roles))
-        said = speaker.reply(cues, environment, seed=seed)
-        for cue, reply in zip(cues, said, strict=True):
-            replies[cue.episode].append((cue, reply))
-    acts: dict[str, dict[str, Act]] = {game.id: {} for game in games}
-    for game in games:
-        silent = [each for each in replies[game.id] if each[1].act is None]
-        # Where one had no room to speak the turn has not been: no row has what others said in it.
-        for cue, reply in silent or replies[game.id]:
-            game.take(cue, reply)
-            if reply.act is not None:
-                acts[game.id][cue.ask.role] = reply.act
-    _proceed(environment, games, acts, seed)
-
-
 @contextmanager
-def _closing(environment: Environment, games: Sequence[_Game]) -> Iterator[None]:
+def _closing(environment: Environment, games: Sequence[Game]) -> Iterator[None]:
     """Close every game once, whatever happens to the others."""
+    try:
+        yield
+    finally:
+        close(environment, games)
+
+
+def close(environment: Environment, games: Sequence[Game]) -> None:
+    """Free what the environment holds open for some episodes.
+
+    Args:
+        environment: What they were played in.
+        games: Whose last states are to be closed: each once, whatever happens to the others.
+
+    """
     with ExitStack() as stack:
-        try:
-            yield
-        finally:
-            for game in games:
-                stack.callback(environment.close, game.situations[-1].state)
+        for game in games:
+            stack.callback(environment.close, game.situations[-1].state)
 
 
 def retrace(
@@ -335,7 +290,7 @@ def _refuse_undeclared(environment: Environment, asked: Iterable[str]) -> None:
             )
 
 
-def _goes_on(game: _Game, limits: EpisodeLimits, seconds: float) -> bool:
+def _goes_on(game: Game, limits: EpisodeLimits, seconds: float) -> bool:
     """Tell whether somebody is to speak, and note how the episode ended where nobody is."""
     if game.end is not None:
         return False
@@ -351,25 +306,12 @@ def _goes_on(game: _Game, limits: EpisodeLimits, seconds: float) -> bool:
     return game.end is None
 
 
-def _proceed(
-    environment: Environment,
-    games: Sequence[_Game],
-    said: Mapping[str, Mapping[str, Act]],
-    seed: int,
-) -> None:
-    """Let the environment answer all games in which everybody who was asked has spoken."""
+def _answer(environment: Environment, games: Sequence[Game]) -> None:
+    """Let the environment answer in games in which everybody who was asked has spoken."""
+    turns = []
     for game in games:
-        asks, acts = game.situations[-1].asks, said[game.id]
-        if len(acts) < len(asks):
-            # Somebody had no room to speak: there is nothing to answer.
-            game.end = "tokens"
-        else:
-            game.log.append(tuple(acts[ask.role] for ask in asks))
-    going = [game for game in games if game.end is None]
-    turns = [
-        Said(game.situations[-1].state, game.log[-1], turn_seed(seed, game.id, game.turn - 1))
-        for game in going
-    ]
-    found = answered(environment, turns, [game.situations for game in going])
-    for game, situation in zip(going, found, strict=True):
+        state, turn = game.situations[-1].state, game.turn
+        turns.append(Said(state, game.close_turn(), turn_seed(game.seed, game.id, turn)))
+    found = answered(environment, turns, [game.situations for game in games])
+    for game, situation in zip(games, found, strict=True):
         game.situations.append(situation)

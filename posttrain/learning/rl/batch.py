@@ -34,7 +34,7 @@ class TrainSample:
     logprobs: TokenValues
     """Of the engine, one per drawn token, in nats."""
     policy_version: int
-    """Step whose policy drew it."""
+    """Step whose policy drew it; the oldest of several."""
     advantages: TokenValues
     """One per drawn token, or a single one that all of them share."""
     returns: TokenValues = ()
@@ -51,6 +51,8 @@ class TrainSample:
     """Mean reward of the whole group."""
     group_deviation: float = 0.0
     """Population deviation of the rewards of the whole group."""
+    versions: tuple[int, ...] = ()
+    """Step whose policy drew each drawn token; none where one policy drew them all."""
 
     @property
     def num_tokens(self) -> int:
@@ -67,6 +69,7 @@ class TrainSample:
             policy_version=rollout.policy_version,
             advantages=(0.0,),
             group=rollout.group,
+            versions=rollout.token_versions,
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -102,7 +105,7 @@ def lengths_and_groups(samples: Sequence[TrainSample]) -> tuple[list[int], list[
 
 
 def collate(
-    samples: Sequence[TrainSample], *, pad: int, device: str, positions: Sequence[float] = ()
+    samples: Sequence[TrainSample], *, pad: int, device: str, positions: Sequence[TokenValues] = ()
 ) -> TrainBatch:
     """Pad and mask.
 
@@ -111,7 +114,7 @@ def collate(
         pad: Id of the padding token.
         device: Where the tensors go.
         positions: Where between engine (0) and present policy (1) the policy before the updates
-            was, one number per sample; none means 0.
+            was, one number per sample or per drawn token; none means 0.
 
     Returns:
         The batch; a column that no sample has is None.
@@ -144,13 +147,14 @@ def collate(
 
     advantages_BT = shared([sample.advantages for sample in samples])
     assert advantages_BT is not None
+    position_BT = shared(positions or [(0.0,)] * len(samples))
     ids = [sample.token_ids for sample in samples]
     return TrainBatch(
         input_ids_BT=_padded(ids, inside_BT, pad, np.int64).to(device),
         mask_BT=torch.from_numpy(mask_BT).to(device),
         sampled_logprobs_BT=tokens([sample.logprobs for sample in samples]),
         advantages_BT=advantages_BT,
-        position_BT=numbers(positions or [0.0] * len(samples))[:, None],
+        position_BT=position_BT,
         returns_BT=optional([sample.returns for sample in samples]),
         values_BT=optional([sample.values for sample in samples]),
         old_logprobs_BT=optional([sample.old_logprobs for sample in samples]),

@@ -14,6 +14,8 @@ from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rl.config_checks import (
     check_ahead,
     check_algorithm,
+    refuse_carried_instructions,
+    refuse_carried_schedules,
     refuse_other_critics,
     refuse_other_learners,
 )
@@ -104,6 +106,11 @@ class RlConfig(Schedulable):
     """Optimizer updates between resumable checkpoints; 0 writes none."""
 
     @property
+    def oldest(self) -> int:
+        """Most steps that a policy which drew something is behind the one that learns from it."""
+        return self.staleness + self.producer.carried
+
+    @property
     def updates_per_step(self) -> int:
         """Optimizer updates that a step with enough groups makes."""
         return self.updates.epochs * self.updates.minibatches
@@ -148,7 +155,7 @@ class RlConfig(Schedulable):
     def note_on_ratio(self) -> str | None:
         """Where a ratio stays 1, so that its surrogate is the plain policy gradient."""
         return note_on_ratio(
-            self.algorithm, updates_per_step=self.updates_per_step, staleness=self.staleness
+            self.algorithm, updates_per_step=self.updates_per_step, oldest=self.oldest
         )
 
     def remarks(self) -> tuple[str, ...]:
@@ -165,7 +172,7 @@ class RlConfig(Schedulable):
             that are masked, is only in the steps that have such.
 
         """
-        lacking = unmeasured(self.algorithm, staleness=self.staleness)
+        lacking = unmeasured(self.algorithm, oldest=self.oldest, carried=self.producer.carried)
         own = {name: about for name, about in METRICS.items() if name not in lacking}
         return own | {each.name: each.description for each in self._of_parts()}
 
@@ -178,7 +185,7 @@ class RlConfig(Schedulable):
             # What a policy was taught is not known yet: no length contradicts it.
             max_tokens=self.longest or sys.maxsize,
             updates_per_step=self.updates_per_step,
-            staleness=self.staleness,
+            oldest=self.oldest,
             gives=self.producer.GIVES,
         )
         if self.updates.minibatches > self.problems_per_step:
@@ -193,12 +200,14 @@ class RlConfig(Schedulable):
                 " reference is asked; add algorithm.regularizers.kl, or leave reference out"
             )
         refuse_other_critics(self.algorithm, self.critic)
+        refuse_carried_instructions(self.producer, self.draw.instructions)
         self._refuse_one_name_twice()
         self._check_metrics()
-        if self.stop is not None and self.stop.keep == "best" and self.staleness:
+        if self.stop is not None and self.stop.keep == "best" and self.oldest:
+            why = f"staleness {self.staleness}" if self.staleness else "what producer carries over"
             raise ValueError(
-                f"stop.keep best keeps the policy that a step's rollouts are of, but staleness"
-                f" {self.staleness} makes that an older one; set staleness to 0, or keep to last"
+                f"stop.keep best keeps the policy that a step's rollouts are of, but {why} makes"
+                " that an older one; set staleness to 0 and carry nothing over, or keep to last"
             )
         refuse_other_learners(self.learner, self.reference)
         self._check_schedules()
@@ -217,6 +226,7 @@ class RlConfig(Schedulable):
     def _refuse_schedules(self) -> None:
         # The numbers of this very config are schedules only after its validators.
         self._check_metrics()
+        refuse_carried_schedules(self.producer, dict(schedules_in(self)))
 
     def _refuse_one_name_twice(self) -> None:
         """Refuse parts that would write over what the learner, or another part, measures."""
@@ -234,7 +244,7 @@ class RlConfig(Schedulable):
         followed = {path: number.metric for path, number in schedules_in(self) if number.metric}
         if self.stop is not None:
             followed["stop.metric"] = self.stop.metric
-        lacking = unmeasured(self.algorithm, staleness=self.staleness)
+        lacking = unmeasured(self.algorithm, oldest=self.oldest, carried=self.producer.carried)
         for path, metric in followed.items():
             refuse_unmeasured(
                 metric, self.metrics(), lacking, sampler=self.draw.sampler, where=path

@@ -1,12 +1,17 @@
 """What sections of an RL config may not say together: each a ValueError with the remedy."""
 
+from collections.abc import Iterable
+
 from posttrain.learning.algorithms.check import check, check_on_policy
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.part import NEEDS
 from posttrain.learning.rewards.config import RewardStack
+from posttrain.learning.rl.instructors.base import Instructor
 from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
+from posttrain.learning.rl.producers.base import Producer
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.stage.errors import UserError
+from posttrain.stage.slots import name_of
 
 _OF_PRODUCERS = frozenset({"states"})
 """What the learner of RL cannot compute: producers give it, or do not."""
@@ -19,7 +24,7 @@ def check_algorithm(
     group_size: int,
     max_tokens: int,
     updates_per_step: int,
-    staleness: int,
+    oldest: int,
     gives: frozenset[str] = frozenset(),
 ) -> None:
     """Refuse an algorithm that RL cannot carry out, or not with such a reward.
@@ -30,7 +35,7 @@ def check_algorithm(
         group_size: Rollouts of each problem.
         max_tokens: Longest completion.
         updates_per_step: Optimizer updates on the rollouts of one step.
-        staleness: Steps by which sampling runs ahead of learning.
+        oldest: Most steps that a policy which drew something is behind the one that learns from it.
         gives: What the producer gives beside tokens, such as `states`.
 
     Raises:
@@ -46,9 +51,7 @@ def check_algorithm(
             provided=frozenset(NEEDS) - (_OF_PRODUCERS - gives),
             max_tokens=max_tokens,
         )
-        check_on_policy(
-            algorithm, where=where, updates_per_step=updates_per_step, staleness=staleness
-        )
+        check_on_policy(algorithm, where=where, updates_per_step=updates_per_step, oldest=oldest)
     except UserError as error:
         # Only a ValueError gets the name of the stage put before it.
         raise ValueError(str(error)) from None
@@ -144,6 +147,47 @@ def check_ahead(ahead: int, *, staleness: int, max_rounds: int) -> None:
         raise ValueError(
             f"draw.max_rounds {max_rounds} samples on by what a round has earned, which only the"
             " learner's process knows; set it to 1, or ahead to 0"
+        )
+
+
+def refuse_carried_schedules(producer: Producer, schedules: Iterable[str]) -> None:
+    """Refuse numbers of the draw that change while a rollout is carried over.
+
+    Args:
+        producer: Makes the rollouts.
+        schedules: Paths of the numbers that are schedules.
+
+    Raises:
+        ValueError: A rollout would be drawn by several of them, and its log-probabilities are those
+            of one.
+
+    """
+    for path in set(schedules) & {"temperature", "max_tokens", "group_size"}:
+        if producer.carried:
+            raise ValueError(
+                f"{path} is a schedule, and what {name_of(producer)} carries over is drawn"
+                " in several steps; write a plain number there, or take a producer that carries"
+                " nothing over"
+            )
+
+
+def refuse_carried_instructions(producer: Producer, instructor: Instructor | None) -> None:
+    """Refuse instructions before rollouts that are carried over.
+
+    Args:
+        producer: Makes the rollouts.
+        instructor: Says what stands before a problem; None where nothing does.
+
+    Raises:
+        ValueError: A rollout would be credited to what stands before the problems of the step in
+            which it is over, and it was begun behind those of an earlier one.
+
+    """
+    if producer.carried and instructor is not None:
+        raise ValueError(
+            f"draw.instructions are credited with the rollouts of their own step, and what"
+            f" {name_of(producer)} carries over is of an earlier one; leave draw.instructions out,"
+            " or take a producer that carries nothing over"
         )
 
 

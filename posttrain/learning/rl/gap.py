@@ -18,20 +18,24 @@ def engine_gap(passes: ModelPasses, groups: Sequence[Group]) -> dict[str, float]
     Args:
         passes: The policy, at the temperature that was drawn with.
         groups: What the engine drew from it; the first group in which something was drawn is held.
+            Of rollouts that older policies began, what the newest drew.
 
     Returns:
         Distances over its drawn tokens, in nats; 0 where nothing was drawn at all.
 
     """
-    drawn = ([rollout for rollout in group if rollout.num_drawn] for group in groups)
-    rollouts = next(filter(None, drawn), [])
+    drawn = [[rollout for rollout in group if rollout.num_drawn] for group in groups]
+    newest = max((max(r.versions) for group in drawn for r in group), default=0)
+    held = ([rollout for rollout in group if newest in rollout.versions] for group in drawn)
+    rollouts = next(filter(None, held), [])
     if not rollouts:
         return dict.fromkeys(("logprob_gap", "logprob_gap_max", "logprob_gap_k3"), 0.0)
     samples = [TrainSample.bare(rollout) for rollout in rollouts]
     rows = passes.rows(samples, passes.present_logprobs)
     now = [value for row in rows for value in row]
     then = [value for rollout in rollouts for value in rollout.logprobs]
-    mask_N = torch.ones(len(now), dtype=torch.bool)
+    by = [each for r in rollouts for each in r.token_versions or (newest,) * r.num_drawn]
+    mask_N = torch.tensor(by) == newest
     return {
         name: float(value)
         for name, value in token_gap(torch.tensor(now), torch.tensor(then), mask_N).items()

@@ -45,6 +45,11 @@ class Generation:
         changed = {n: v for n, v in self.numbers.items() if getattr(config, n) != v}
         return config.model_copy(update=changed) if changed else config
 
+    @property
+    def was_carried(self) -> bool:
+        """True where several policies drew a rollout."""
+        return any(rollout.token_versions for group in self.groups for rollout in group)
+
     def untrained(self) -> list[Group]:
         """Return the groups, none of them learned from: the run ended before."""
         return [marked(group, trained=False) for group in self.groups]
@@ -97,7 +102,7 @@ def with_limit(config: Config, model: "PreTrainedModel", *, note: Callable[[str]
             group_size=first.draw.select.learned(first.group_size),
             max_tokens=first.producer.longest(limit),
             updates_per_step=first.updates_per_step,
-            staleness=first.staleness,
+            oldest=first.oldest,
             gives=first.producer.GIVES,
         )
     except ValueError as error:

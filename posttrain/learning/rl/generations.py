@@ -101,9 +101,9 @@ class Queue:
         self, rollouter: Rollouter, learner: PolicyLearner, config: RlConfig, *, step: int
     ) -> None:
         generation = rollouter.generate(self.num_drawn, config, version=step)
-        # Later the policy's drift is in the gap, too: only now does it show an engine that
-        # computes something else.
-        if generation.step > step:
+        # Later, and of what was carried over, the policy's drift is in the gap, too: only now does
+        # it show an engine that computes something else.
+        if generation.step > step or generation.was_carried:
             gap = learner.gap(generation.groups)
             learner.check_gap(gap["logprob_gap"])
             generation.facts |= gap
@@ -177,7 +177,7 @@ class Buffer:
             config: Of the step; what belongs to the drawing is taken as it was then.
 
         """
-        generation = _drop_stale(oldest, bound=config.staleness)
+        generation = _drop_stale(oldest, bound=config.oldest)
         learner.passes.config = generation.drawn_with(config)
         trained = learned_from(generation.groups)
         earned, samples = step_samples(learner, trained, step=generation.step)

@@ -262,9 +262,12 @@ class PolicyLearner:
         """The samples of an update as micro-batches."""
         passes, per_step = self.passes, self.passes.config.updates_per_step
 
-        def position(sample: TrainSample) -> float:
-            behind = (step - sample.policy_version) * per_step
+        def position(version: int) -> float:
+            behind = (step - version) * per_step
             return behind / (behind + index) if behind > 0 else 0.0
+
+        def positions(sample: TrainSample) -> TokenValues:
+            return tuple(map(position, sample.versions or (sample.policy_version,)))
 
         chosen = [
             [samples[place] for place in bucket]
@@ -275,7 +278,7 @@ class PolicyLearner:
                 part,
                 pad=passes.pad,
                 device=passes.device,
-                positions=[position(sample) for sample in part],
+                positions=[positions(sample) for sample in part],
             )
             for part in chosen
         ]

@@ -36,6 +36,7 @@ METRICS: Mapping[str, str] = {
     "rl/episodes_late": "share of episodes that were not over at the deadline, where there are any",
     "rl/delivered": "drawn tokens that the learner was given and that were judged / all drawn ones",
     "rl/turns": "mean number of turns of an episode, where any has several",
+    "rl/policies": "mean number of policies that drew an episode, where any was carried over",
     "rl/length": "mean length of the completions, in tokens",
     "rl/truncation_rate": "share of completions cut off at max_tokens, or at the most turns",
     "rl/entropy": "mean of -log p of the drawn tokens, in nats",
@@ -141,19 +142,21 @@ def of_parts(algorithm: Algorithm, draw: "DrawConfig", reward: RewardStack) -> I
         yield PartMetric(f"rl/{OF_COMPONENTS}{name}", name_of(reward.combine), description)
 
 
-def unmeasured(algorithm: Algorithm, *, staleness: int) -> dict[str, str]:
+def unmeasured(algorithm: Algorithm, *, oldest: int, carried: int = 0) -> dict[str, str]:
     """Say why a run does not measure what others do.
 
     Args:
         algorithm: Of the run.
-        staleness: Of the run, in steps.
+        oldest: Most steps that rollouts are behind the policy that learns from them.
+        carried: Most steps over which a rollout is carried.
 
     Returns:
         The reason by name, of those in `METRICS` and those of regularizers.
 
     """
     reasons = [
-        ("rl/drift", not staleness, "staleness is 0"),
+        ("rl/drift", not oldest, "staleness is 0 and nothing is carried over"),
+        ("rl/policies", not carried, "nothing is carried over"),
         ("rl/weight_", not algorithm.token_weights, "the algorithm has no token_weights"),
         ("rl/value_", algorithm.critic is None, "the algorithm has no critic"),
         ("rl/turn_", "turn_values" not in algorithm.needs, "the advantage is not learned"),
@@ -226,6 +229,7 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
     learned = sum(rollout.num_drawn for rollout in rollouts if rollout.trained and rollout.judged)
     branched = sum(rollout.shared > 0 for rollout in rollouts)
     turns = [len(rollout.drawn_by_turn) for rollout in rollouts]
+    policies = [len(set(rollout.versions)) for rollout in rollouts]
     num_informative = sum(len(g) for g, has in zip(groups, informative, strict=True) if has)
     return {
         **({"reward": sum(rewards) / len(rewards)} if rewards else {}),
@@ -243,6 +247,7 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
         **({"episodes_late": late / len(rollouts)} if late else {}),
         **({"branched": branched / len(rollouts)} if branched else {}),
         **({"turns": fmean(turns)} if max(turns) > 1 else {}),
+        **({"policies": fmean(policies)} if max(policies) > 1 else {}),
         **({"delivered": learned / num_tokens} if max(turns) > 1 or broke or late else {}),
         **_components(rollouts),
     }

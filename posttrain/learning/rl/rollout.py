@@ -31,7 +31,7 @@ class Rollout(NamedTuple):
     logprobs: tuple[float, ...]
     """Of the drawn tokens in order, by the engine, in nats."""
     versions: tuple[int, ...]
-    """Step whose policy drew each turn."""
+    """Step whose policy drew each drawn span: a turn, or what one policy drew of it."""
     end: str
     """`over`, or what cut it short: `turns`, `tokens`, `time`, `failed`."""
     text: str
@@ -89,8 +89,17 @@ class Rollout(NamedTuple):
 
     @property
     def policy_version(self) -> int:
-        """The oldest of its turns' policies."""
+        """The oldest of the policies that drew it."""
         return min(self.versions)
+
+    @property
+    def token_versions(self) -> tuple[int, ...]:
+        """Step whose policy drew each drawn token; none where one policy drew them all."""
+        if len(set(self.versions)) == 1:
+            return ()
+        drawn = [span.end - span.begin for span in self.spans if span.drawn]
+        each = zip(self.versions, drawn, strict=True)
+        return tuple(version for version, count in each for _ in range(count))
 
     @property
     def mean_advantage(self) -> float:
@@ -347,4 +356,4 @@ def _shifted(segments: Sequence[Rollout]) -> Iterator[list[Span]]:
     for each in segments:
         yield [Span(s.begin + tokens, s.end + tokens, s.turn + turns, s.drawn) for s in each.spans]
         tokens += len(each.token_ids)
-        turns += len(each.versions)
+        turns += each.spans[-1].turn + 1

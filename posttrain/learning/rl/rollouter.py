@@ -1,8 +1,9 @@
 """What makes generations: problems are drawn, rollouts made of them, and what they earn asked."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.curriculum.base import (
@@ -40,6 +41,8 @@ class Draft:
     problems: Sequence[Problem]
     prompts: Sequence[Prompt]
     at: SamplingRound
+    carried: Sequence[str] = ()
+    """Ids of the problems that the production is at work on since an earlier round."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,11 @@ class Rollouter:
     """Seed of the run."""
     instructed: Instructed | None = None
     """What stands before the problems, where the recipe has something stand there."""
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """Place of each problem by its id."""
+        return {prompt.id: index for index, prompt in enumerate(self.prompts)}
 
     def generate(self, step: int, config: RlConfig, *, version: int) -> Generation:
         """Produce what one step will learn from, with the present policy.
@@ -91,9 +99,9 @@ class Rollouter:
                 rounds=rounds,
                 first_group=len(groups),
             )
-            if not draft.chosen:
+            if not draft.chosen and not draft.carried:
                 break
-            chosen += draft.chosen
+            chosen += [*draft.chosen, *(self.places[name] for name in draft.carried)]
             made = self.production.produce(draft.problems, draft.prompts, draft.at)
             groups += self._rewarded(draft, made)
             rounds += 1
@@ -117,7 +125,7 @@ class Rollouter:
             step: 0-based step that the rollouts will be learned from in.
             config: The numbers that are drawn with.
             version: As `generate` is given it.
-            wanted: Most problems.
+            wanted: Most problems, those included that the production is at work on.
             without: Places of the problems that the step has already.
             rounds: Rounds of sampling that the step has already.
             first_group: Number of the first group that the round makes.
@@ -128,9 +136,14 @@ class Rollouter:
         """
         if self.instructed is not None and not rounds:
             self.instructed.renew(step, config, version=version)
-        chosen = list(self.stream.draw(wanted, seed=self.seed, step=step, without=without))
-        known = len(self.problems)
-        refuse_draw(config.draw.sampler, chosen, wanted, known=known, without=without)
+        carried = sorted(self.production.at_work_on)
+        wanted -= len(carried)
+        chosen: list[int] = []
+        if wanted > 0:
+            without = [*without, *(self.places[name] for name in carried)]
+            chosen = list(self.stream.draw(wanted, seed=self.seed, step=step, without=without))
+            known = len(self.problems)
+            refuse_draw(config.draw.sampler, chosen, wanted, known=known, without=without)
         # The first round's seed is that of a step without further ones.
         purpose = ("rollouts", step, rounds) if rounds else ("rollouts", step)
         assert config.limit is not None
@@ -146,7 +159,7 @@ class Rollouter:
         else:
             prompts = self.instructed.put_before(problems, step=step)
         at = SamplingRound(step, params, first_group, version)
-        return Draft(config, chosen, problems, prompts, at)
+        return Draft(config, chosen, problems, prompts, at, carried)
 
     def generation(self, draft: Draft, made: Sequence[Group]) -> Generation:
         """Return the generation of a single round, whose rollouts were made elsewhere.
@@ -172,14 +185,17 @@ class Rollouter:
             step: The 0-based step.
 
         """
-        place = {prompt.id: index for index, prompt in enumerate(self.prompts)}
-        self.stream.observe([result_of(group, place[group[0].problem_id]) for group in groups])
+        places = self.places
+        self.stream.observe([result_of(group, places[group[0].problem_id]) for group in groups])
         if self.instructed is not None:
             self.instructed.observe(groups, step=step)
 
     def _rewarded(self, draft: Draft, made: Sequence[Group]) -> list[Group]:
-        refuse_produced(draft.config.producer, made, wanted=len(draft.problems))
-        return self.bench.rewarder.rewarded(made, draft.problems, step=draft.at.step)
+        asked = {*draft.carried, *(problem.id for problem in draft.problems)}
+        due = asked - set(self.production.at_work_on)
+        refuse_produced(draft.config.producer, made, due=due)
+        problems = [self.problems[self.places[group[0].problem_id]] for group in made]
+        return self.bench.rewarder.rewarded(made, problems, step=draft.at.step)
 
     def _selected(
         self, groups: Sequence[Group], config: RlConfig, *, step: int, rounds: int

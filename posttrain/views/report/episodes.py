@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,14 +119,16 @@ def spans_of(row: Mapping[str, Any], decode: Decode) -> Iterator[PlayedSpan]:
         What was read and what was drawn, in order.
 
     """
-    turns, drawn_before = iter(row["turns"] or ()), 0
-    for span in row["spans"]:
+    turns, spans, drawn_before = row["turns"] or (), row["spans"], 0
+    for span, after in zip_longest(spans, spans[1:]):
         ids = row["token_ids"][span["begin"] : span["end"]]
         text = decode(ids).strip("\n")
         if not span["drawn"]:
             yield PlayedSpan(row["role"], text, len(ids), drawn=False, learned=False)
             continue
-        turn = next(turns, None)
+        # What two policies drew of a turn is two spans: what it earned stands at its end.
+        ends = after is None or after["turn"] != span["turn"]
+        turn = turns[span["turn"]] if ends and span["turn"] < len(turns) else None
         advantages = row["advantages"][drawn_before : drawn_before + len(ids)]
         drawn_before += len(ids)
         yield PlayedSpan(

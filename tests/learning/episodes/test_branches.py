@@ -9,9 +9,9 @@ import torch
 
 from posttrain.learning.episodes.branches.base import Branching, Forks, Standing
 from posttrain.learning.episodes.branches.entropy_rise import EntropyRise
-from posttrain.learning.episodes.drawing import first_entropies
 from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.episodes.episode import answered_as
+from posttrain.learning.episodes.forking import first_entropies
 from posttrain.learning.episodes.play import Role, play, retrace
 from posttrain.learning.rl.drawn import of_episode
 from posttrain.learning.rl.producers.episodes import Episodes

@@ -139,7 +139,7 @@ def test_spans_tell_apart_what_was_drawn_and_read(played, prompts):
 
 def test_single_turns_keep_the_bits_of_sampling(engine, tokenizer, params, problems, prompts):
     roles = {POLICY: Role(engine, tokenizer, params)}
-    played = play(Single(), problems, prompts, roles, seed=SEED, most_turns=1)
+    played = play(Single(), problems, prompts, roles, seed=params.seed, most_turns=1)
     plain = as_groups(engine.sample(prompts, params), problems, prompts)
     made = [
         [row for episode in group for row in of_episode(episode, problem, group=number, version=0)]

@@ -81,4 +81,4 @@ class Summarize(ContextManager):
         whole = "\n".join(part for part in (asked.heard[0].text, text, news) if part)
         (ids,) = encode_prompts(role.tokenizer, in_context([whole], [asked.problem.context]))
         fresh = Segment(last.role).read(tuple(ids))
-        return (*earlier, closing.drew(summary)._replace(summed_up=True), fresh)
+        return (*earlier, closing.drew(summary, text=summary.text)._replace(summed_up=True), fresh)

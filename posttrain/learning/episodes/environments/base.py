@@ -96,9 +96,10 @@ class Environment(Part):
     JUDGES: ClassVar[bool] = False
     """True for one that says how good an episode is: what it pays adds up to 0 to 1, and all its
     situations have keys."""
-    FORKS: ClassVar[bool] = True
-    """False where a state names what one episode alone can go on with, such as a session: no other
-    episode branches off there."""
+    HOLDS: ClassVar[bool] = False
+    """True where a state names what is held open beside it, such as a session with a server: one
+    episode of this process alone can go on with it, so none branches off there or is carried over.
+    """
 
     def start(self, problem: "Problem", seed: int) -> Situation:
         """Begin an episode.

@@ -38,7 +38,7 @@ class OpenEnv(Environment):
     """
 
     EXACT: ClassVar[bool] = False
-    FORKS: ClassVar[bool] = False
+    HOLDS: ClassVar[bool] = True
     SOURCE: ClassVar[str] = "openenv-core 0.3.0: messages of its WebSocket"
     PACKAGES: ClassVar[frozenset[str]] = frozenset({"websockets"})
 

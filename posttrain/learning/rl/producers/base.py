@@ -1,7 +1,7 @@
 """The slot of the producers: what a part of it implements."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -65,6 +65,14 @@ class SamplingRound:
 class Production:
     """A started producer; `state_dict` holds what it changes from round to round."""
 
+    @property
+    def at_work_on(self) -> Collection[str]:
+        """Ids of the problems whose rollouts are not done, and are gone on with in the next round.
+
+        Nothing else is begun about them until then.
+        """
+        return ()
+
     def use(self, producer: "Producer") -> None:
         """Go by the numbers of a step from now on; one without schedules need not.
 
@@ -89,7 +97,8 @@ class Production:
 
         Returns:
             One group of rollouts per problem, in the order of the problems. They have earned
-            nothing yet: that is the rollouter's to ask for.
+            nothing yet: that is the rollouter's to ask for. One that carries rollouts over gives
+            those groups that are done, first those of the problems that it was at work on.
 
         """
         raise NotImplementedError
@@ -110,6 +119,11 @@ class Producer(Part):
     FOLLOWS: ClassVar[bool] = False
     """True where its numbers may be schedules: what it starts learns those of each step by
     `Production.use`, and it derives from `Schedulable` too."""
+
+    @property
+    def carried(self) -> int:
+        """Most steps over which a rollout is carried that is not done; 0 where none is."""
+        return 0
 
     def longest(self, max_tokens: int) -> int:
         """Return the most tokens that a rollout may draw.
@@ -148,20 +162,21 @@ def start_producer(producer: Producer, bench: Workbench) -> Production:
     return started(producer, producer.start(bench), Production, where="rl")
 
 
-def refuse_produced(producer: Producer, made: "Sequence[Group]", *, wanted: int) -> None:
+def refuse_produced(producer: Producer, made: "Sequence[Group]", *, due: Collection[str]) -> None:
     """Refuse other than a group of rollouts for each problem.
 
     Args:
         producer: Who made them.
         made: The groups.
-        wanted: Problems that it was asked for.
+        due: Ids of the problems that it was asked for, but of those that it is still at work on.
 
     Raises:
-        UserError: There are more or fewer groups, or an empty one.
+        UserError: There are more or fewer groups, an empty one, or one of another problem.
 
     """
-    if len(made) != wanted or not all(made):
+    of = {group[0].problem_id for group in made if group}
+    if len(made) != len(due) or of != set(due):
         raise UserError(
-            f"rl: {name_of(producer)}: `produce` was asked for {wanted} problems and gave"
+            f"rl: {name_of(producer)}: `produce` was asked for {len(due)} problems and gave"
             f" {len(made)} groups; let it give a group of rollouts for each"
         )

@@ -2,7 +2,13 @@
 
 from posttrain.learning.rl.producers.base import Producer
 from posttrain.learning.rl.producers.episodes import Episodes
+from posttrain.learning.rl.producers.partial import Partial
 from posttrain.learning.rl.producers.plain import Plain
 from posttrain.stage.slots import Slot
 
-PRODUCERS = Slot("producer", Producer, {"plain": Plain, "episodes": Episodes}, one_of=("start",))
+PRODUCERS = Slot(
+    "producer",
+    Producer,
+    {"plain": Plain, "episodes": Episodes, "partial": Partial},
+    one_of=("start",),
+)

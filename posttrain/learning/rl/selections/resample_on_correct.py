@@ -109,7 +109,7 @@ class ResampleOnCorrect(Selection):
         counts = {rollout.text.count(before), rollout.text.count(behind), len(found)}
         if len(counts) > 1 or not found:
             return 1.0
-        return min((len(found) - 1) / max(1, len(rollout.versions)), 1.0)
+        return min((len(found) - 1) / max(1, len(rollout.drawn_by_turn)), 1.0)
 
     def measure(self, groups: "Sequence[Sequence[Rollout]]") -> Mapping[str, float]:
         """Compare the successes that are kept with those that are not; see `Selection.measure`."""
