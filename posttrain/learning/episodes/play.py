@@ -89,8 +89,8 @@ def play(
     games: list[Game] = []
     with _closing(environment, games):
         for problem, prompt in zip(problems, prompts, strict=True):
-            games += begin(environment, problem, prompt, size=at_once, seed=seed)
-        while now := playing(games, limits, seconds=monotonic() - began):
+            games += begin_games(environment, problem, prompt, size=at_once, seed=seed)
+        while now := still_playing(games, limits, seconds=monotonic() - began):
             play_round(environment, now, roles)
             if forks is not None and not limits.over(monotonic() - began):
                 games += _grown(environment, games, forks, limits, size=size, seed=seed)
@@ -100,7 +100,7 @@ def play(
     return [groups[prompt.id] for prompt in prompts]
 
 
-def begin(
+def begin_games(
     environment: Environment, problem: "Problem", prompt: Prompt, *, size: int, seed: int
 ) -> Iterator[Game]:
     """Begin the episodes of a group.
@@ -123,7 +123,9 @@ def begin(
         yield _begun(environment, problem, prompt, index, seed)
 
 
-def playing(games: Sequence[Game], limits: EpisodeLimits, *, seconds: float = 0.0) -> list[Game]:
+def still_playing(
+    games: Sequence[Game], limits: EpisodeLimits, *, seconds: float = 0.0
+) -> list[Game]:
     """Return the episodes in which somebody is to speak; those in which nobody is any more end.
 
     Args:
@@ -142,7 +144,7 @@ def play_round(
 
     Args:
         environment: What answers the roles.
-        games: The episodes, as `playing` gives them; no two have one id.
+        games: The episodes, as `still_playing` gives them; no two have one id.
         roles: Who plays each role, as `play` is given them.
 
     Raises:
@@ -224,10 +226,10 @@ def _closing(environment: Environment, games: Sequence[Game]) -> Iterator[None]:
     try:
         yield
     finally:
-        close(environment, games)
+        close_games(environment, games)
 
 
-def close(environment: Environment, games: Sequence[Game]) -> None:
+def close_games(environment: Environment, games: Sequence[Game]) -> None:
     """Free what the environment holds open for some episodes.
 
     Args:

@@ -16,13 +16,13 @@ from posttrain.learning.rl.config_checks import (
     check_algorithm,
     refuse_carried_instructions,
     refuse_carried_schedules,
+    refuse_one_name_twice,
     refuse_other_critics,
     refuse_other_learners,
 )
 from posttrain.learning.rl.draw_config import PLAIN, DrawConfig, ProducerConfig
 from posttrain.learning.rl.metrics import (
     METRICS,
-    TRACKER_ONLY,
     PartMetric,
     of_parts,
     refuse_unmeasured,
@@ -201,7 +201,7 @@ class RlConfig(Schedulable):
             )
         refuse_other_critics(self.algorithm, self.critic)
         refuse_carried_instructions(self.producer, self.draw.instructions)
-        self._refuse_one_name_twice()
+        refuse_one_name_twice(self._of_parts())
         self._check_metrics()
         if self.stop is not None and self.stop.keep == "best" and self.oldest:
             why = f"staleness {self.staleness}" if self.staleness else "what producer carries over"
@@ -227,17 +227,6 @@ class RlConfig(Schedulable):
         # The numbers of this very config are schedules only after its validators.
         self._check_metrics()
         refuse_carried_schedules(self.producer, dict(schedules_in(self)))
-
-    def _refuse_one_name_twice(self) -> None:
-        """Refuse parts that would write over what the learner, or another part, measures."""
-        owners = dict.fromkeys((*METRICS, *TRACKER_ONLY), "the learner")
-        for each in self._of_parts():
-            if each.name in owners:
-                raise ValueError(
-                    f"{each.part} measures {each.name}, and so does {owners[each.name]}; rename it"
-                    f" in the METRICS of {each.part}"
-                )
-            owners[each.name] = each.part
 
     def _check_metrics(self) -> None:
         """Refuse a metric that no step of this run measures, by whatever it is followed."""

@@ -7,6 +7,7 @@ from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.part import NEEDS
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rl.instructors.base import Instructor
+from posttrain.learning.rl.metrics import METRICS, TRACKER_ONLY, PartMetric
 from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
 from posttrain.learning.rl.producers.base import Producer
 from posttrain.learning.training.config import LearnerConfig
@@ -189,6 +190,26 @@ def refuse_carried_instructions(producer: Producer, instructor: Instructor | Non
             f" {name_of(producer)} carries over is of an earlier one; leave draw.instructions out,"
             " or take a producer that carries nothing over"
         )
+
+
+def refuse_one_name_twice(parts: Iterable[PartMetric]) -> None:
+    """Refuse parts that would write over what the learner, or another part, measures.
+
+    Args:
+        parts: What the parts of a run measure.
+
+    Raises:
+        ValueError: Two measure one name.
+
+    """
+    owners = dict.fromkeys((*METRICS, *TRACKER_ONLY), "the learner")
+    for each in parts:
+        if each.name in owners:
+            raise ValueError(
+                f"{each.part} measures {each.name}, and so does {owners[each.name]}; rename it"
+                f" in the METRICS of {each.part}"
+            )
+        owners[each.name] = each.part
 
 
 def refuse_other_learners(learner: LearnerConfig, reference: ReferenceConfig) -> None:

@@ -99,7 +99,7 @@ class PartialProduction(Production):
         self, problems: Sequence["Problem"], prompts: Sequence["Prompt"], at: SamplingRound
     ) -> list["Group"]:
         """Play on what was begun, and begin on what is new; see `Production.produce`."""
-        from posttrain.learning.episodes.play import begin, close
+        from posttrain.learning.episodes.play import begin_games, close_games
 
         environment = self.config.environment
         size, seed = at.params.num_samples, at.params.seed
@@ -107,12 +107,12 @@ class PartialProduction(Production):
         with self._closing_at_errors():
             for problem, prompt in zip(problems, prompts, strict=True):
                 self.begun.append(_Begun(at.step, []))
-                games = begin(environment, problem, prompt, size=size, seed=seed)
+                games = begin_games(environment, problem, prompt, size=size, seed=seed)
                 self.begun[-1].games.extend(games)
             self._play(self.seats.speakers(at.params), step=at.step)
         done = [each for each in self.begun if each.is_over]
         self.begun = [each for each in self.begun if not each.is_over]
-        close(environment, [game for each in done for game in each.games])
+        close_games(environment, [game for each in done for game in each.games])
         played = [[game.episode for game in each.games] for each in done]
         refuse_all_broken(environment, played)
         return [
@@ -124,16 +124,16 @@ class PartialProduction(Production):
 
     def _play(self, speakers: "Mapping[str, Speaker]", *, step: int) -> None:
         """Play the rounds of a step, and what may wait no longer to its end."""
-        from posttrain.learning.episodes.play import EpisodeLimits, play_round, playing
+        from posttrain.learning.episodes.play import EpisodeLimits, play_round, still_playing
 
         config, limits, rounds = self.config, EpisodeLimits(self.config.most_turns), 0
-        while now := playing([game for each in self.begun for game in each.games], limits):
+        while now := still_playing([game for each in self.begun for game in each.games], limits):
             if rounds >= config.rounds:
                 due = [each for each in self.begun if step - each.step >= config.most_steps]
                 if not any(each.is_over for each in self.begun):
                     # A step must have something to learn from: the group that was begun first.
                     due = due or self.begun[:1]
-                now = playing([game for each in due for game in each.games], limits)
+                now = still_playing([game for each in due for game in each.games], limits)
                 if not now:
                     return
             play_round(config.environment, now, speakers)
@@ -142,12 +142,14 @@ class PartialProduction(Production):
     @contextmanager
     def _closing_at_errors(self) -> Iterator[None]:
         """Close what is open of every episode, should the run end here."""
-        from posttrain.learning.episodes.play import close
+        from posttrain.learning.episodes.play import close_games
 
         try:
             yield
         except BaseException:
-            close(self.config.environment, [game for each in self.begun for game in each.games])
+            close_games(
+                self.config.environment, [game for each in self.begun for game in each.games]
+            )
             raise
 
     def state_dict(self) -> dict[str, Any]:
