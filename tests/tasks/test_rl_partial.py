@@ -251,6 +251,11 @@ def test_each_token_is_corrected_by_the_policy_that_drew_it():
         ),
         ({"producer": CARRIED | {"most_seconds": 2.0}}, "leave it out"),
         ({"producer": CARRIED | {"environment": REMOTE}}, "take up again"),
+        ({"producer": CARRIED | {"branching": {"kind": "entropy_rise"}}}, "branching"),
+        (
+            {"draw": {"instructions": {"kind": "population", "texts": ["Count.", "Guess."]}}},
+            "leave draw.instructions out",
+        ),
     ],
 )
 def test_what_cannot_be_carried_over_is_refused(settings, told):
