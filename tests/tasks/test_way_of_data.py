@@ -68,7 +68,7 @@ def test_what_is_in_hand():
     assert not in_hand([Row(0.5), "0.75"], SCORE)
 
 
-def test_a_score_is_in_the_loss_after_at_most_thirteen_files(update, monkeypatch):
+def test_a_score_is_in_the_loss_after_at_most_sixteen_files(update, monkeypatch):
     """From what the verifier returns to the loss of a micro-batch."""
     monkeypatch.setattr(ExactVerifier, "score", lambda *_: Score(SCORE, "partly"))
     with Way(SCORE, start="Verifier.verify", end="policy_objective") as way:
@@ -77,10 +77,10 @@ def test_a_score_is_in_the_loss_after_at_most_thirteen_files(update, monkeypatch
     # Where the losses of tokens become one number: had the count stopped early, it were missing.
     assert way.files[-1] == "posttrain/learning/maths/reduce.py", way
     print(way)
-    # Three are rewards', which know no algorithm; five are of the rollouts and their batches, which
-    # several algorithms share, and of which other processes may make some; five are the learner's,
-    # whose parts are a file each.
-    assert len(way.files) <= 13, str(way)
+    # Three are rewards', which know no algorithm; eight are of the rollouts and their batches, which
+    # several algorithms share, of which other processes may make some and a part of two files
+    # chooses some, where policies of several steps may have drawn; five are the learner's, whose parts are a file each.
+    assert len(way.files) <= 16, str(way)
 
 
 def test_a_learning_rate_is_in_the_step_after_at_most_fourteen_files(update):

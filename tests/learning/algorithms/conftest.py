@@ -62,6 +62,8 @@ def batch_of():
             values_BT=torch.zeros_like(data.new),
             turn_BT=turn_BT,
             turn_rewards_BK=paid_BK,
+            # What a critic of turns might say: the first turn of a rollout is better than the last.
+            turn_advantages_BT=data.rewards[:, None] - 0.3 * place_T,
             state_BK=(torch.arange(paid_BK.shape[1]) % 2).expand_as(paid_BK),
         )
         credit = advantages(algorithm, outcomes, max_tokens=data.mask.shape[1])

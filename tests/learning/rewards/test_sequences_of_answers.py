@@ -10,7 +10,7 @@ from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import Policy
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.rewards import port_models
-from posttrain.learning.rewards.answer_tokens import answers_logprobs, answers_states
+from posttrain.learning.rewards.components.answer_tokens import answers_logprobs, answers_states
 from posttrain.learning.rewards.components.base import Answers, Inquiry
 from posttrain.learning.rewards.components.turn_information_gain import (
     TurnInformationGainComponent,

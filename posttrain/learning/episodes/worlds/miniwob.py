@@ -167,10 +167,8 @@ class MiniWoB(World):
         return _asked(after, _told(page))
 
     def step_all(self, turns: Sequence[Said]) -> list[Situation]:
-        """Do once what episodes of a problem do alike; see `Environment.step_all`.
-
-        A page costs milliseconds, and most of a group's turns are those of another of its episodes.
-        """
+        """Do once what episodes of a problem do alike; see `Environment.step_all`."""
+        # A page costs milliseconds, and most turns of a group are those of another of its episodes.
         told = [json.dumps([state, acts[0].text]) for state, acts, _ in turns]
         answers = {
             name: self.step(*turn) for name, turn in dict(zip(told, turns, strict=True)).items()

@@ -37,7 +37,7 @@ class EmbeddingComponent(Component):
         """Compare the states; see `Component.score`."""
         import torch
 
-        from posttrain.learning.rewards.answer_tokens import answers_states
+        from posttrain.learning.rewards.components.answer_tokens import answers_states
 
         reference = reference_answer(group.problem.answer)
         if self.to == "reference" and not reference:

@@ -42,7 +42,7 @@ class LogRatioComponent(Component):
         self, groups: Sequence[Answers], known: Inquiry
     ) -> Sequence[Sequence[float | None]]:
         """Give both policies all answers at once; see `Component.score_all`."""
-        from posttrain.learning.rewards.answer_tokens import answers_logprobs
+        from posttrain.learning.rewards.components.answer_tokens import answers_logprobs
 
         drawn = [each for group in groups for each in group.drawn]
         above, below = (

@@ -41,7 +41,7 @@ class TokenLogRatioComponent(Component):
         self, groups: Sequence[Answers], known: Inquiry
     ) -> Sequence[Sequence[Sequence[float] | None]]:
         """Give both policies all answers at once; see `Component.score_tokens`."""
-        from posttrain.learning.rewards.answer_tokens import answers_logprobs
+        from posttrain.learning.rewards.components.answer_tokens import answers_logprobs
 
         above, below = (
             answers_logprobs(known.models.reference(name), groups)
