@@ -320,21 +320,15 @@ def with_advantages(
         The same groups; a rollout that bears no loss or was not learned from has no advantages.
 
     """
-    found = iter(samples)
+    given = chain.from_iterable(samples)
 
-    def credited(group: Group) -> Group:
-        if not any(rollout.trained for rollout in group):
-            return group
-        given = iter(next(found))
-        return [
-            _credited(rollout, next(given)) if rollout.trained else rollout for rollout in group
-        ]
+    def credited(rollout: Rollout) -> Rollout:
+        if not rollout.trained:
+            return rollout
+        sample = next(given)
+        return rollout._replace(advantages=() if sample is None else sample.advantages)
 
-    return [credited(group) for group in groups]
-
-
-def _credited(rollout: Rollout, sample: TrainSample | None) -> Rollout:
-    return rollout._replace(advantages=() if sample is None else sample.advantages)
+    return [[credited(rollout) for rollout in group] for group in groups]
 
 
 def reward_statistics(rollouts: Sequence[Rollout]) -> dict[str, list[float]]:

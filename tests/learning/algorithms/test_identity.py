@@ -174,7 +174,7 @@ def test_taking_a_section_out_changes_the_digest():
 
 
 def test_presets_share_a_digest_where_they_share_an_algorithm_alone():
-    # What sets methods of episodes apart is often not the algorithm, but who plays and what is paid.
+    # What sets methods of episodes apart is often who plays and what is paid, not the algorithm.
     own = {digest(preset.algorithm): canonical(preset.algorithm) for preset in PRESETS.values()}
     assert len({canonical(preset.algorithm) for preset in PRESETS.values()}) == len(own)
     assert len(own) > len(PRESETS) / 2
