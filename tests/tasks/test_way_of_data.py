@@ -77,7 +77,7 @@ def test_a_score_is_in_the_loss_after_at_most_sixteen_files(update, monkeypatch)
     # Where the losses of tokens become one number: had the count stopped early, it were missing.
     assert way.files[-1] == "posttrain/learning/maths/reduce.py", way
     print(way)
-    # Three are rewards', which know no algorithm; eight are of the rollouts and their batches: several
+    # Three are rewards', which know no algorithm; eight are of rollouts and their batches: several
     # algorithms share them, other processes and policies of several steps may have drawn some, and
     # a part of two files chooses some; five are the learner's, whose parts are a file each.
     assert len(way.files) <= 16, str(way)

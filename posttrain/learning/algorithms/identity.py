@@ -70,7 +70,7 @@ def name_by_digest(text: str, known: Mapping[str, Identified]) -> str | None:
     if not _DIGEST.fullmatch(text):
         return None
     # Of several that share an algorithm the first: methods that play set it up alike.
-    digests = {digest(each): name for name, each in reversed(known.items())} | FORMAT_1
+    digests = {digest(each): name for name, each in reversed(list(known.items()))} | FORMAT_1
     return next((name for found, name in digests.items() if found.startswith(text)), None)
 
 
