@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent / "plugins"
 # Stages of RL that play in the environment of a plug-in.
 PLAYING = {"rl_play", "rl_company", "rl_forgetful"}
 # All that score what a policy wrote.
-SCORING = {"probe", "preference", "rl", "rl_told", *PLAYING, "evaluate"}
+SCORING = {"probe", "preference", "rl", "rl_told", "rl_stored", *PLAYING, "evaluate"}
 # Slot -> the first stages that run again when the plug-in's formula is edited.
 STAGES = {
     "source": {"synthesize"},

@@ -5,7 +5,7 @@ rl_company:
   inputs: {policy: sft.policy, problems: curate.problems}
   problems_per_step: 4
   max_tokens: 6
-  producer: {kind: episodes, environment: {kind: second_try, words: "Again:"}, roles: {judge: {kind: echo, word: "no"}}}
+  producer: {kind: episodes, environment: {kind: second_try, judged: true}, roles: {judge: {kind: echo, word: "no"}}}
   reward: {components: {correct: verifier, near: {kind: target_length, target: 9}}, bonus_may_outweigh: true}
 """  # noqa: E501
 
