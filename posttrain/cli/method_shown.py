@@ -232,7 +232,7 @@ def switch_value(value: object) -> str:
 
 def _print_switches(console: Console, shown: ShownMethod, *, verbose: bool) -> None:
     more = ("meaning",) if verbose else ()
-    table = plain_table("switch", "value", "default", *more, unbroken=("switch", "value"))
+    table = plain_table("switch", "value", "default", *more, unbroken=("switch",))
     meanings = {
         f"{name}.{path}": text
         for name, config in shown.sections.items()

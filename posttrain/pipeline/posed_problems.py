@@ -76,7 +76,9 @@ def _refuse_source(told: str, environment: Environment, source: Source, whose: s
 
 def _refuse_settings(where: str, world: Environment, source: Source, maker: str) -> None:
     posed = next((each for each in source.poses() or () if each.kind == world.kind), None)
-    for name in sorted(world.model_fields_set - {"kind"}) if posed is not None else ():
+    for name in (
+        sorted(world.model_fields_set - {"kind"} - world.SET_BY_STAGES) if posed is not None else ()
+    ):
         if getattr(world, name) != getattr(posed, name):
             raise UserError(
                 f"{where}.{name}: {getattr(world, name)!r} would change nothing, as a problem"

@@ -157,22 +157,25 @@ def notes_on_methods(algorithm: Algorithm, values: Mapping[str, Any]) -> Iterato
         values: All fields of the section as plain values.
 
     Yields:
-        A sentence for each such method.
+        A sentence on the first such method; none where one of them is there with all of it.
 
     """
+    found: dict[str, list[str]] = {}
     for name in PRESETS:
         if PRESETS[name].algorithm != algorithm:
             continue
         said = dict(find_method(name).method.section("rl") or {})
         said.pop("algorithm", None)
-        lacking = [
+        found[name] = [
             f"{path} {wanted}" for path, wanted in _leaves(said, "") if _at(values, path) != wanted
         ]
-        if lacking:
-            yield (
-                f"the algorithm is that of {name}, but the method of this name has"
-                f" {', '.join(lacking)}; say method: {name} at the top of the recipe for all of it"
-            )
+    if found and all(found.values()):
+        name, lacking = next(iter(found.items()))
+        others = f" (as that of {', '.join([*found][1:])})" if len(found) > 1 else ""
+        yield (
+            f"the algorithm is that of {name}{others}, but the method of this name has"
+            f" {', '.join(lacking)}; say method: {name} at the top of the recipe for all of it"
+        )
 
 
 def _leaves(values: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:

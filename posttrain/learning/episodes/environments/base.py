@@ -89,6 +89,8 @@ class Environment(Part):
     ROLES: ClassVar[frozenset[str]] = frozenset()
     """The roles that it may ask beside the policy, by what stands before a colon in their names.
     Recipes may say of these alone who plays them."""
+    SET_BY_STAGES: ClassVar[frozenset[str]] = frozenset()
+    """Settings of a world that a stage may have otherwise than the problems bring along."""
     EXACT: ClassVar[bool] = True
     """False for one that a clock or a network has a say in: its episodes are replayed from rows to
     the same bits, but what was said does not stand for them: `retrace` refuses it."""

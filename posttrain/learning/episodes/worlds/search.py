@@ -41,6 +41,8 @@ class SimulatedSearch(World, Schedulable):
         {"entities", "relations", "skipped", "hops", "searches", "shared"}
     )
 
+    SET_BY_STAGES: ClassVar[frozenset[str]] = frozenset({"noise", "informed"})
+
     kind: Literal["search"] = "search"
     entities: int = Field(default=20, ge=3)
     """Things that there are; each has one of each relation, which no other has."""
