@@ -137,8 +137,13 @@ def schedulable_fields(flow: str, root: Path) -> Iterator[tuple[str, str, list[s
         names of its numbers.
 
     """
+    # Two parts of a slot may hold the same one: its place and kind are told once.
+    told: set[tuple[str, str]] = set()
     for name, task in stages_of_flow(flow, root).items():
-        yield from _schedulable_in(task.config, name, "")
+        for place, kind, names in _schedulable_in(task.config, name, ""):
+            if (place, kind) not in told:
+                told.add((place, kind))
+                yield place, kind, names
 
 
 def _schedulable_in(
