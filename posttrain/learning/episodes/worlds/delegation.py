@@ -15,7 +15,7 @@ from posttrain.learning.episodes.environments.base import (
     Told,
 )
 from posttrain.learning.episodes.worlds.base import Posed, World, WorldFacts
-from posttrain.learning.episodes.worlds.facts import FactSearch
+from posttrain.learning.episodes.worlds.facts import FactSearch, follow
 
 _AGENTS = ("local", "web")
 _ANSWER = "="
@@ -92,10 +92,10 @@ class Delegation(World):
         """Follow the question by calls, or a call by queries; see `World.best_move`."""
         if role != POLICY:
             known = {each.rpartition(" ")[0]: each.rpartition(" ")[2] for each in state["read"]}
-            wanted, end = _follow(state["query"], known)
+            wanted, end = follow(state["query"] or _NOTHING, known)
             return wanted if wanted and state["searching"] else f"{_ANSWER} {end}"
         known = {query: finding for query, finding in state["found"] if finding != _NOTHING}
-        wanted, end = _follow(state["question"], known)
+        wanted, end = follow(state["question"], known)
         if wanted and state["left"]:
             return f"{_source(state, wanted.split()[1])} {wanted}"
         return f"{_ANSWER} {end}"
@@ -154,16 +154,6 @@ def _searched(state: EpisodeState, said: str) -> Situation:
     found = [*state["found"], [state["query"], told]]
     idle = {"agent": "", "query": "", "read": [], "searching": 0}
     return _asked({**state, **idle, "found": found}, told, facts=facts)
-
-
-def _follow(question: str, known: Mapping[str, str]) -> tuple[str, str]:
-    """The next hop that is not known, if any, and how far one gets."""
-    at, *asked = question.split() or [_NOTHING]
-    for name in asked:
-        if f"{at} {name}" not in known:
-            return f"{at} {name}", at
-        at = known[f"{at} {name}"]
-    return "", at
 
 
 def _source(state: EpisodeState, name: str) -> str:

@@ -129,22 +129,34 @@ class FactSearch(World):
 
     def best_move(self, state: EpisodeState, role: str, draw: Random) -> str:  # noqa: ARG002
         """Look the next hop up, or answer behind the last; see `World.best_move`."""
-        known = {}
-        for place in state["read"]:
-            thing, name, other = state["passages"][place].split()
-            known[thing, name] = other
-        at, *asked = state["question"].split()
-        for name in asked:
-            if (at, name) not in known:
-                return f"{at} {name}"
-            at = known[at, name]
-        return f"{_ANSWER} {at}"
+        read = (state["passages"][place].rpartition(" ") for place in state["read"])
+        wanted, end = follow(state["question"], {asked: other for asked, _, other in read})
+        return wanted or f"{_ANSWER} {end}"
 
     def random_move(self, state: EpisodeState, role: str, draw: Random) -> str:  # noqa: ARG002
         """Ask for anything, or answer anything; see `World.random_move`."""
         thing, name, _ = draw.choice(state["passages"]).split()
         answers = not state["left"] or draw.random() < 1 / (1 + state["searches"])
         return f"{_ANSWER} {thing}" if answers else f"{thing} {name}"
+
+
+def follow(question: str, known: Mapping[str, str]) -> tuple[str, str]:
+    """Follow a question as far as what is known leads.
+
+    Args:
+        question: A thing, and the relations to follow from it: `42 key map`.
+        known: Thing and relation -> the thing that it leads to: `42 key` -> `17`.
+
+    Returns:
+        The first hop that is not known, empty where all are; and the thing that one gets to.
+
+    """
+    at, *asked = question.split()
+    for name in asked:
+        if f"{at} {name}" not in known:
+            return f"{at} {name}", at
+        at = known[f"{at} {name}"]
+    return "", at
 
 
 def _names(count: int, draw: Random) -> list[str]:

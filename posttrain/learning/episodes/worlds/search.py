@@ -15,7 +15,7 @@ from posttrain.learning.episodes.environments.base import (
     Told,
 )
 from posttrain.learning.episodes.worlds.base import Posed, World, WorldFacts
-from posttrain.learning.episodes.worlds.facts import FactSearch
+from posttrain.learning.episodes.worlds.facts import FactSearch, follow
 from posttrain.stage.schedule import Schedulable
 from posttrain.stage.seeds import stable_seed
 
@@ -121,13 +121,8 @@ class SimulatedSearch(World, Schedulable):
         """Look the next hop up until it is found, or answer; see `World.best_move`."""
         if role == ENGINE:
             return _document(state["passages"], state["query"], noisy=state["noisy"], draw=draw)
-        known = _known(state["read"])
-        at, *asked = state["question"].split()
-        for name in asked:
-            if (at, name) not in known:
-                return f"{at} {name}" if state["left"] else f"{_ANSWER} {at}"
-            at = known[at, name]
-        return f"{_ANSWER} {at}"
+        wanted, end = follow(state["question"], _known(state["read"]))
+        return wanted if wanted and state["left"] else f"{_ANSWER} {end}"
 
     def random_move(self, state: EpisodeState, role: str, draw: Random) -> str:
         """Ask for anything, or answer anything; see `World.random_move`."""
@@ -157,13 +152,13 @@ def _document(passages: Sequence[str], query: str, *, noisy: bool, draw: Random)
     return next((each for each in said if each.split()[0] == thing), "nothing")
 
 
-def _known(read: Sequence[str]) -> Mapping[tuple[str, str], str]:
+def _known(read: Sequence[str]) -> Mapping[str, str]:
     """What documents say, of whichever three words in a row; the first that says it holds."""
-    known: dict[tuple[str, str], str] = {}
+    known: dict[str, str] = {}
     for document in read:
         words = document.replace(",", " ").replace(".", " ").split()
         for thing, name, other in zip(words, words[1:], words[2:], strict=False):
-            known.setdefault((thing, name), other)
+            known.setdefault(f"{thing} {name}", other)
     return known
 
 
