@@ -17,6 +17,7 @@ from posttrain.stage.resources import Resources
 from posttrain.stage.schedule import Schedulable
 from posttrain.stage.slots import plugged
 from posttrain.stage.spec import Reference, Stage, Task
+from posttrain.stage.steady import SteadyFields
 
 _OF_EVERY_STAGE: Mapping[str, JsonSchemaValue] = {
     "inputs": {
@@ -154,7 +155,10 @@ def _schedulable_in(
         return
     if issubclass(config, Schedulable) and (names := config.schedulable()):
         yield place, kind, [name for name in config.model_fields if name in names]
+    steady = config.STEADY if issubclass(config, SteadyFields) else frozenset()
     for name, info in config.model_fields.items():
+        if name in steady:
+            continue
         for each, inner in _configs_in(Annotated[info.annotation, *info.metadata, None]):
             yield from _schedulable_in(inner, f"{place}.{name}", each, (*around, config))
 

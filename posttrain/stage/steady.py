@@ -1,20 +1,27 @@
 """Configs that no loop over steps resolves: a schedule in one would never be asked for a number."""
 
-from typing import Any
+from typing import ClassVar, Self
 
+from pydantic import model_validator
+
+from posttrain.stage.config import StageConfig
 from posttrain.stage.schedule import schedules_in
 
 
-def refuse_schedules(value: Any, path: str) -> None:
-    """Refuse schedules where there are no steps to go by.
+class SteadyFields(StageConfig):
+    """A config of which some fields hold configs with no steps to go by.
 
-    Args:
-        value: Of a config that no loop resolves.
-        path: Dotted path of it.
-
-    Raises:
-        ValueError: It holds a schedule.
-
+    What such a field holds may be schedulable elsewhere, as an environment is where RL plays in it.
     """
-    for where, _ in schedules_in(value, path):
-        raise ValueError(f"{where} is a schedule, and there are no steps here; write a number")
+
+    STEADY: ClassVar[frozenset[str]] = frozenset()
+    """Fields that refuse schedules, and are not among the places that take one."""
+
+    @model_validator(mode="after")
+    def _plays_no_schedule(self) -> Self:
+        for name in sorted(self.STEADY):
+            for where, _ in schedules_in(getattr(self, name), name):
+                raise ValueError(
+                    f"{where} is a schedule, and there are no steps here; write a number"
+                )
+        return self

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self, cast
 
 from pydantic import Field, model_validator
 
@@ -15,7 +15,7 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import canonical_json
 from posttrain.stage.seeds import stable_seed
 from posttrain.stage.slots import InSlot, Part
-from posttrain.stage.steady import refuse_schedules
+from posttrain.stage.steady import SteadyFields
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
@@ -67,11 +67,13 @@ class _Poses(Protocol):
         """Play an episode of each."""
 
 
-class WorldSource(Source):
+class WorldSource(Source, SteadyFields):
     """Makes problems of a world, an environment that poses them, and plays some for traces.
 
     A problem's answer is what there is in it, as JSON; what an episode is worth its world says.
     """
+
+    STEADY: ClassVar[frozenset[str]] = frozenset({"world"})
 
     kind: Literal["world"] = "world"
     name: str = ""
@@ -113,7 +115,6 @@ class WorldSource(Source):
                 " `posttrain env list` shows as a world, or bring problems and let"
                 " rl.producer name the environment"
             )
-        refuse_schedules(self.world, "world")
         known = (_POLICY, *sorted(cast("_Poses", self.world).roles_asked()))
         for role in self.traced:
             if role.partition(":")[0] not in known:

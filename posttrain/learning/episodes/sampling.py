@@ -3,16 +3,14 @@
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Self
-
-from pydantic import model_validator
+from typing import TYPE_CHECKING, ClassVar
 
 from posttrain.learning.episodes.config import PlayConfig, Seats
 from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.episodes.players.base import PORT, PlayBench
 from posttrain.learning.rollouts.sampling import SamplingConfig
 from posttrain.stage.spec import under_port
-from posttrain.stage.steady import refuse_schedules
+from posttrain.stage.steady import SteadyFields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,13 +29,10 @@ if TYPE_CHECKING:
     from posttrain.stage.resources import RayResources
 
 
-class EpisodeSamplingConfig(SamplingConfig, PlayConfig):
+class EpisodeSamplingConfig(SamplingConfig, PlayConfig, SteadyFields):
     """How answers are sampled, and what answers them before they are done."""
 
-    @model_validator(mode="after")
-    def _plays_no_schedule(self) -> Self:
-        refuse_schedules(self.environment, "environment")
-        return self
+    STEADY: ClassVar[frozenset[str]] = frozenset({"environment"})
 
 
 @dataclass(frozen=True)
