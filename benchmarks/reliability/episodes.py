@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from benchmarks.reliability.escapes.attempts import adopt_orphans, held_now
+from benchmarks.reliability.escapes.attempts import adopt_orphans, commands_below, held_now
 from benchmarks.sampling.machine import described
 from posttrain.data.schemas import Problem
 from posttrain.learning.episodes.environments.base import (
@@ -100,7 +100,7 @@ def counted(environments: Sequence[Environment], episodes: int, seconds: float) 
     played: Counter[str] = Counter()
     for environment in environments:
         _play(environment, min(_BATCH, episodes), 0, ends, played)
-    before, begun = held_now(), time.perf_counter()
+    before, ran, begun = held_now(), commands_below(), time.perf_counter()
     shares = [_SHARES.get(each.kind, 1) for each in environments]
     left = [
         max(0, episodes * share // sum(shares) - played[each.kind])
@@ -119,6 +119,8 @@ def counted(environments: Sequence[Environment], episodes: int, seconds: float) 
         "minutes": round((time.perf_counter() - begun) / 60, 1),
         "held after the first": asdict(before),
         "held after all": asdict(after),
+        "processes after the first": ran,
+        "processes after all": commands_below(),
         "leaks": {
             name: value - asdict(before)[name]
             for name, value in asdict(after).items()

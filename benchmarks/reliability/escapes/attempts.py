@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -174,6 +175,17 @@ def held_now(*, settle: float = 5.0) -> Held:
         namespaces=len(namespaces),
         temporary=len([*Path(tempfile.gettempdir()).iterdir()]),
     )
+
+
+def commands_below() -> dict[str, int]:
+    """Count the processes below this one by what they are: their program, and its kind of one."""
+    found: Counter[str] = Counter()
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            name, line = process.name(), process.cmdline()
+            kinds = (each[7:] for each in line if each.startswith("--type="))
+            found[" ".join((name, *kinds))] += 1
+    return dict(sorted(found.items()))
 
 
 def _bury() -> None:
