@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from posttrain.data.schemas import Problem
+from posttrain.learning.episodes.config import PlayConfig
 from posttrain.learning.episodes.environments.base import POLICY, Act, Said
 from posttrain.learning.episodes.posed import posed_problem, speaking
 from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
@@ -39,6 +40,12 @@ def test_what_is_said_in_several_at_once_is_answered_in_order():
     assert SEVERAL.step_all(turns) == [SEVERAL.step(*turn) for turn in turns]
     # The script of the role that nobody plays is that of the problem's world.
     assert SEVERAL.unbound(begun[1], "opponent", Random(0)) is not None
+
+
+def test_who_plays_in_any_of_them_can_be_named():
+    """Else a world with an opponent could not be played among others at all: see `_unasked`."""
+    said = {"environment": {"kind": "several", "worlds": [*KINDS]}, "roles": {"opponent": "script"}}
+    assert PlayConfig.parse(said, where="x").environment.roles_asked() == {"opponent"}
 
 
 def test_a_problem_of_none_of_them_is_refused():

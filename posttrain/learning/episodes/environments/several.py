@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, WithJsonSchema, model_validator
 
@@ -33,6 +33,7 @@ class Several(Environment):
     several sources. What a world tells, pays and counts is as if it were alone.
     """
 
+    JUDGES: ClassVar[bool] = True
     SOURCE = "NaviLLM, arXiv 2312.02010: one model for many tasks of navigation"
 
     kind: Literal["several"] = "several"
@@ -101,6 +102,10 @@ class Several(Environment):
     def close(self, state: EpisodeState) -> None:
         """Free what the world holds; see `Environment.close`."""
         self._world(state).close(state[_STATE])
+
+    def roles_asked(self) -> frozenset[str]:
+        """Name the roles of all of them; see `Environment.roles_asked`."""
+        return frozenset().union(*(world.roles_asked() for world in self.worlds))
 
     def worlds_played(self) -> tuple[Environment, ...]:
         """Name all of them; see `Environment.worlds_played`."""
