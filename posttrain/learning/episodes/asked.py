@@ -51,14 +51,26 @@ class Cue:
     """Tokens that it drew in this turn before it was interrupted; it goes on behind them."""
 
     @property
+    def opens(self) -> bool:
+        """Whether it speaks first with all of its group: they are samples of one prompt."""
+        return not (self.turn or self.late or self.begun)
+
+    @property
     def place(self) -> tuple[str, int]:
         """What a draw of its next turn is named by: it and the seed decide the draw."""
-        other = "" if self.ask.role == POLICY else f"#{self.ask.role}"
-        if self.begun:
-            return f"{self.episode}{other}@{self.turn}+{self.begun}", 0
-        if self.turn or self.late:
-            return f"{self.episode}{other}@{self.turn}", 0
-        return f"{self.prompt.id}{other}", self.index
+        if self.opens:
+            return f"{self.prompt.id}{self._other}", self.index
+        return self.place_alone, 0
+
+    @property
+    def place_alone(self) -> str:
+        """What a draw of its next turn is named by that is no sample of its group's prompt."""
+        behind = f"+{self.begun}" if self.begun else ""
+        return f"{self.episode}{self._other}@{self.turn}{behind}"
+
+    @property
+    def _other(self) -> str:
+        return "" if self.ask.role == POLICY else f"#{self.ask.role}"
 
 
 class Reply(NamedTuple):

@@ -67,7 +67,7 @@ class Role(Speaker):
             [(each, r[-1]) for each, r, fit in zip(asked, reading, fits, strict=True) if fit]
         )
         return [
-            self._said(each, segments, drawn.get(each.place))
+            self._said(each, segments, drawn.get(each.episode))
             for each, segments in zip(asked, reading, strict=True)
         ]
 
@@ -117,22 +117,28 @@ class Role(Speaker):
         drawn = sum(len(segment.logprobs) for segment in segments)
         return self.limits.drawn is None or drawn < self.limits.drawn
 
-    def _drawn(self, asked: Sequence[tuple[Cue, Segment]]) -> Mapping[tuple[str, int], Sample]:
-        """Samples by prompt and index."""
-        # All episodes of a group begin alike: they are samples of one prompt.
+    def _drawn(self, asked: Sequence[tuple[Cue, Segment]]) -> Mapping[str, Sample]:
+        """Samples by episode."""
         groups, alone, most = dict[str, Prompt](), dict[int, list[Prompt]](), 1
+        places: dict[str, tuple[str, int]] = {}
         for each, segment in asked:
-            name, index = each.place
-            if each.turn or each.late or each.begun:
-                alone.setdefault(each.begun, []).append(Prompt(name, segment.token_ids))
-            else:
-                groups[name] = Prompt(name, segment.token_ids)
-                most = max(most, index + 1)
-        first = replace(self._at_once(0), num_samples=most)
-        samples = self.sample(list(groups.values()), first)
+            place = each.place
+            if each.opens:
+                # All episodes of a group begin alike: they are samples of one prompt.
+                first = groups.setdefault(place[0], Prompt(place[0], segment.token_ids))
+                if first.token_ids == segment.token_ids:
+                    places[each.episode], most = place, max(most, each.index + 1)
+                    continue
+                # But for those of an environment in which a clock or a network has a say.
+                place = each.place_alone, 0
+            places[each.episode] = place
+            alone.setdefault(each.begun, []).append(Prompt(place[0], segment.token_ids))
+        together = replace(self._at_once(0), num_samples=most)
+        samples = self.sample(list(groups.values()), together)
         for begun, prompts in sorted(alone.items()):
             samples += self.sample(prompts, replace(self._at_once(begun), num_samples=1))
-        return {(sample.prompt_id, sample.index): sample for sample in samples}
+        found = {(sample.prompt_id, sample.index): sample for sample in samples}
+        return {episode: found[place] for episode, place in places.items() if place in found}
 
     def _interrupted(self, segment: Segment) -> bool:
         """Whether a turn was cut off only because no more of it is drawn at once."""

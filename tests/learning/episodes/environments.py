@@ -67,6 +67,23 @@ class Absent(Counting):
         return super().start(problem, seed)
 
 
+class Fickle(Counting):
+    """Begin each episode otherwise than the others of its group, as a server may that has no seed.
+
+    Every third begins as the first.
+    """
+
+    EXACT = False
+
+    kind: Literal["fickle"] = "fickle"
+
+    def start(self, problem, seed):
+        FIRST.append(problem.prompt)
+        number = FIRST.count(problem.prompt) % 3
+        told = Told("user", f"{problem.prompt} or {number} + {number} =")
+        return Situation({"left": self.rounds, "seeds": [seed]}, (Ask(POLICY, (told,)),))
+
+
 class Stranger(Counting):
     """Ask somebody who is not there."""
 
@@ -98,7 +115,7 @@ class Opening(Counting):
             raise OSError("box 1 is stuck")
 
 
-OPENED, CLOSED, AT_ONCE = [], [], []
+OPENED, CLOSED, AT_ONCE, FIRST = [], [], [], []
 
 
 class Impolite(Counting):

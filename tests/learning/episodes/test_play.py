@@ -1,5 +1,6 @@
 """Episodes: what is drawn depends on the episode alone, and is learned from as it was drawn."""
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import pytest
@@ -16,10 +17,12 @@ from posttrain.stage.errors import UserError
 from tests.learning.episodes.environments import (
     AT_ONCE,
     CLOSED,
+    FIRST,
     OPENED,
     Absent,
     Broken,
     Counting,
+    Fickle,
     Impolite,
     Opening,
     Stranger,
@@ -122,6 +125,26 @@ def test_the_trainer_finds_the_log_probabilities_of_the_engine(played, model):
         torch.testing.assert_close(found, torch.tensor(segment.logprobs), atol=1e-5, rtol=0)
         read += sum(not each for each in drawn)
     assert read > 200
+
+
+def test_each_speaks_behind_what_it_read_itself_where_a_group_begins_unlike(
+    engine, model, tokenizer, params, problems, prompts
+):
+    FIRST.clear()
+    role = Role(engine, tokenizer, replace(params, num_samples=4))
+    for group in play(Fickle(), problems, prompts, {POLICY: role}, seed=SEED, most_turns=2):
+        first = [each.segments[0].token_ids[: each.segments[0].spans[0].end] for each in group]
+        assert len({*first}) == 3
+        assert first[0] == first[3]
+        for episode in group:
+            (segment,) = episode.segments
+            drawn = [span.drawn for span in segment.spans for _ in range(span.begin, span.end)]
+            wanted = torch.tensor([drawn])
+            with torch.no_grad():
+                found = token_logprobs(model, torch.tensor([segment.token_ids]), wanted_BT=wanted)
+            told = torch.tensor(segment.logprobs)
+            torch.testing.assert_close(found.logprobs_BT[wanted], told, atol=1e-5, rtol=0)
+        assert group[0].log[0] != group[3].log[0]
 
 
 def test_spans_tell_apart_what_was_drawn_and_read(played, prompts):
