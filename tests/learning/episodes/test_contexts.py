@@ -7,7 +7,10 @@ import pytest
 import torch
 
 from posttrain.learning.episodes.config import PlayConfig
+from posttrain.learning.episodes.contexts.base import Crowded
+from posttrain.learning.episodes.contexts.truncate import Truncate
 from posttrain.learning.episodes.environments.base import POLICY, Ask, Environment, Situation, Told
+from posttrain.learning.episodes.episode import Segment, Span
 from posttrain.learning.episodes.play import play
 from posttrain.learning.episodes.players.base import PlayBench
 from posttrain.learning.models.logprobs import token_logprobs
@@ -145,6 +148,34 @@ def test_what_is_forgotten_stays_forgotten(tokenizer, problems, prompts, params)
             for segment in segments:
                 text = tokenizer.decode(segment.token_ids)
                 assert text.count(problems[0].prompt[-3:]) <= 1 or len(prompt.token_ids) > 30
+
+
+def test_a_turn_that_two_policies_drew_is_kept_whole():
+    """`12` by policy 0 and `34` by policy 1 are one turn; `5` was told behind it, and `8` last."""
+    spans = ((0, 1, 0, False), (1, 3, 0, True), (3, 5, 0, True), (5, 6, 1, False))
+    before = Segment(
+        POLICY,
+        (9, 1, 2, 3, 4, 5),
+        tuple(Span(*span) for span in spans),
+        logprobs=(-0.5,) * 4,
+        versions=(0, 1),
+        texts=("1234",),
+    )
+    cut = Truncate(at_tokens=1, keep_turns=1)
+    # There is nothing to leave out: the prompt, one turn, and what was read behind it.
+    assert not cut.is_full(before)
+    last = before._replace(
+        token_ids=(*before.token_ids, 7, 7, 8),
+        spans=(*before.spans, Span(6, 7, 1, drawn=True), Span(7, 8, 1, drawn=True))
+        + (Span(8, 9, 2, drawn=False),),
+        logprobs=(-0.5,) * 6,
+        versions=(0, 1, 1, 2),
+        texts=("1234", "77"),
+    )
+    assert cut.is_full(last)
+    ((kept, fresh),) = cut.make_room([Crowded(None, (last,))], None)
+    assert kept.token_ids == (9, 1, 2, 3, 4, 5, 7, 7)
+    assert fresh.token_ids == (9, 7, 7, 8)
 
 
 def test_a_summary_that_says_nothing_is_left_out(tokenizer, problems, prompts, params):

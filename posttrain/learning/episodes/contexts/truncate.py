@@ -28,7 +28,7 @@ class Truncate(ContextManager):
     def is_full(self, segment: Segment) -> bool:
         """Count its tokens; see `ContextManager.is_full`."""
         kept = 1 + 2 * self.keep_turns
-        return len(segment.token_ids) > self.at_tokens and len(segment.spans) > kept
+        return len(segment.token_ids) > self.at_tokens and len(_stretches(segment)) > kept
 
     def make_room(self, crowded: Sequence[Crowded], role: "TokenRole") -> list[tuple[Segment, ...]]:  # noqa: ARG002
         """Leave the middle out; see `ContextManager.make_room`."""
@@ -38,8 +38,24 @@ class Truncate(ContextManager):
         *earlier, last = segments
         # The prompt is read, then come turns: what was said, and what was read behind it. In a
         # segment that begins with kept turns these are spans, too, of tokens that are now read.
-        first, *behind = last.spans
-        fresh = Segment(last.role).read(last.token_ids[: first.end])
-        for each in behind[-2 * self.keep_turns :]:
-            fresh = fresh.read(last.token_ids[each.begin : each.end])
+        (_, end), *behind = _stretches(last)
+        fresh = Segment(last.role).read(last.token_ids[:end])
+        for begin, end in behind[-2 * self.keep_turns :]:
+            fresh = fresh.read(last.token_ids[begin:end])
         return (*earlier, last.until_drawn(), fresh)
+
+
+def _stretches(segment: Segment) -> list[tuple[int, int]]:
+    """Where each begins and ends that was read, or drawn, at once.
+
+    What several policies drew of one turn is several spans, with nothing read between.
+    """
+    found: list[tuple[int, int]] = []
+    drawn = False
+    for span in segment.spans:
+        if drawn and span.drawn:
+            found[-1] = found[-1][0], span.end
+        else:
+            found.append((span.begin, span.end))
+        drawn = span.drawn
+    return found
