@@ -108,7 +108,7 @@ def test_a_state_is_a_plain_value_and_never_changed(world):
         situation = after
 
 
-@pytest.mark.parametrize("said", ["", " ", "\x00", "x" * 5000, "-1", "9" * 400, "{}", "a\nb"])
+@pytest.mark.parametrize("said", ["", " ", "\x00", "x" * 5000, "-1", "9" * 5000, "{}", "a\nb"])
 def test_anything_may_be_said(world, said):
     situation = world.start(problem_of(world, 4), 4)
     for turn in range(200):

@@ -16,6 +16,9 @@ from posttrain.learning.episodes.environments.base import (
 )
 from posttrain.learning.episodes.worlds.base import Posed, World, WorldFacts
 
+_LONGEST_NUMBER = 100
+"""Digits; Python reads no number of some thousand."""
+
 
 class Guess(World):
     """Guess a hidden number; each guess is told to be too low or too high.
@@ -53,7 +56,7 @@ class Guess(World):
         """Compare the guess with the number; see `Environment.step`."""
         said = acts[0].text.strip()
         after = {**state, "left": state["left"] - 1}
-        if not said.isdecimal():
+        if not said.isdecimal() or len(said) > _LONGEST_NUMBER:
             return _asked(after, (Told("user", "not a number"),), errors=1.0)
         guess = int(said)
         if guess == state["hidden"]:
