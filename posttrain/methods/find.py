@@ -1,10 +1,12 @@
 """Where methods are: a project's own folder first, those of its plug-ins, then what ships."""
 
 import importlib.util
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from glob import iglob
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +21,8 @@ FOLDER = "methods"
 SHIPPED = Path(__file__).parent
 """The catalog that comes with posttrain."""
 
-_ANY = "[!_.]*/*.yaml"
+_SUFFIX = ".yaml"
+_ANY = f"[!_.]*/*{_SUFFIX}"
 ARENAS = "arenas"
 """The folder of arenas, in that of methods: `methods/arenas/<name>.yaml`."""
 
@@ -100,7 +103,7 @@ def has_method(name: str) -> bool:
 
 def method_names() -> list[str]:
     """Name every method that there is, sorted; no file is read."""
-    return sorted({path.stem for folder in method_folders() for path in _files(folder)})
+    return sorted({name for folder in method_folders() for _, name in _said_in(folder)})
 
 
 def every_method() -> dict[str, FoundMethod]:
@@ -110,9 +113,12 @@ def every_method() -> dict[str, FoundMethod]:
         UserError: A file is wrong.
 
     """
-    folders = method_folders()
-    names = {path.stem for folder in folders for path in _files(folder)}
-    found = [_found(file) for name in names if (file := _file(name, folders))]
+    files = dict[str, Path]()
+    for folder in method_folders():
+        own = sorted(_said_in(folder))
+        new = {name for _, name in own} - files.keys()
+        files |= {name: _only_file(name, folder, own) for name in new}
+    found = [*map(_found, files.values())]
     families = [*FAMILIES]
     found.sort(key=lambda each: (families.index(each.method.family), each.method.name))
     return {each.method.name: each for each in found}
@@ -146,17 +152,29 @@ def arena_files() -> Mapping[str, Path]:
 
 def _file(name: str, folders: Sequence[Path]) -> Path | None:
     for folder in folders:
-        files = [path for path in _files(folder) if path.stem == name]
-        if len(files) > 1:
-            places = " and ".join(shown(file) for file in files)
-            raise UserError(f"two files say the method '{name}': {places}; rename one of them")
-        if files:
-            return files[0]
+        if own := sorted(each for each in _said_in(folder) if each[1] == name):
+            return _only_file(name, folder, own)
     return None
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.glob(_ANY) if file.parent.name != ARENAS)
+def _only_file(name: str, folder: Path, said: Sequence[tuple[str, str]]) -> Path:
+    """The file of a method, of those that are said in a folder."""
+    files = [folder / family / f"{name}{_SUFFIX}" for family, each in said if each == name]
+    if len(files) > 1:
+        places = " and ".join(shown(file) for file in files)
+        raise UserError(f"two files say the method '{name}': {places}; rename one of them")
+    return files[0]
+
+
+def _said_in(folder: Path) -> Iterator[tuple[str, str]]:
+    """Family and name of the methods of a folder, by the names of its files alone.
+
+    It is gone through for every algorithm that is named, so no path is made of what is not it.
+    """
+    for file in iglob(_ANY, root_dir=folder):  # noqa: PTH207 - a path each is what takes long
+        family, _, name = file.removesuffix(_SUFFIX).partition(os.sep)
+        if family != ARENAS:
+            yield family, name
 
 
 def _found(file: Path) -> FoundMethod:

@@ -5,12 +5,12 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import bytesize
 
 if TYPE_CHECKING:
+    import torch
+
     from posttrain.learning.models.optim import Optimizer
 
 _REFUSED = re.compile(r"out of memory|can't allocate memory")
@@ -32,7 +32,7 @@ def num_stored_parameters(path: Path) -> int:
     return total
 
 
-def check_memory(path: Path, *, device: str, dtype: torch.dtype | None) -> None:
+def check_memory(path: Path, *, device: str, dtype: "torch.dtype | None") -> None:
     """Refuse a checkpoint whose weights do not fit into memory.
 
     A lower bound: activations and caches come on top, and depend on batch and length.
@@ -105,6 +105,8 @@ def refused_memory(error: Exception) -> str | None:
 def free_memory(device: str) -> int:
     """Bytes that this process could take on `device`, beside what it uses."""
     if device.startswith("cuda"):
+        import torch  # not above: every stage that fails asks here why, also one without torch
+
         # What torch holds for itself and does not use is there for the next tensor.
         held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + held
