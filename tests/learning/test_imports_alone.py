@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = '''
 import importlib, pkgutil, re, sys
@@ -70,6 +72,7 @@ for name, error in failed.items():
 '''
 
 
+@pytest.mark.slow  # it imports torch, transformers and all that learns
 def test_every_module_imports_without_anything_else_that_is_installed():
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, check=False

@@ -73,35 +73,32 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def portable():
-    return trained("portable", **kernel_environment("portable"))
+CHOSEN = {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE"}
+BOUND = {
+    "kernels": "portable",
+    "torch": "AVX2",
+    "mkl": "AVX2",
+    "onednn": "AVX2",
+    "numpy": "AVX2",
+    "openblas": "Haswell",
+}
 
 
-def test_every_library_is_bound_to_the_kernels_of_avx2(portable):
-    assert {name: value for name, value in portable.items() if name != "weights"} == {
-        "kernels": "portable",
-        "torch": "AVX2",
-        "mkl": "AVX2",
-        "onednn": "AVX2",
-        "numpy": "AVX2",
-        "openblas": "Haswell",
-    }
+def test_every_library_is_bound_and_portable_weights_are_those_of_every_processor():
+    found = trained("portable", **kernel_environment("portable"))
+    assert found == {**BOUND, "weights": REFERENCE}
 
 
-def test_portable_weights_are_those_of_every_processor(portable):
-    assert portable["weights"] == REFERENCE
-
-
-def test_variables_of_a_person_do_not_move_portable_kernels(portable):
-    chosen = {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE"}
-    assert trained("portable", **chosen)["weights"] == portable["weights"]
+# One more process that imports torch and an optimizer: five seconds.
+@pytest.mark.slow
+def test_variables_of_a_person_do_not_move_portable_kernels():
+    assert trained("portable", **CHOSEN)["weights"] == REFERENCE
 
 
 # The control: it imports torch in one more process.
 @pytest.mark.slow
 def test_what_a_person_chose_is_found_where_kernels_are_fast():
-    found = trained("fast", ATEN_CPU_CAPABILITY="default", MKL_CBWR="COMPATIBLE")
+    found = trained("fast", **CHOSEN)
     assert (found["torch"], found["mkl"], found["kernels"]) == ("DEFAULT", "COMPATIBLE", "own")
     # These sum in another order: the test above can fail.
     assert found["weights"] != REFERENCE

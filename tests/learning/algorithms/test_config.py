@@ -302,5 +302,6 @@ PAPERS = {
 
 
 def test_the_papers_that_were_looked_up_are_the_ones_that_are_named():
+    sources = {name: preset.source for name, preset in PRESETS.items()}
     for paper, names in PAPERS.items():
-        assert {n for n, each in PRESETS.items() if f"arXiv {paper}" in each.source} == names
+        assert {n for n, source in sources.items() if f"arXiv {paper}" in source} == names

@@ -47,6 +47,22 @@ def some_prompts():
     return [Prompt(f"q{i}", tuple(range(20, 22 + i * 7 % 12))) for i in range(36)]
 
 
+# Rows that begin from the first step to the last, each of another length.
+SOME = some_prompts()[::5]
+
+
+def of_some(samples):
+    """Those of all samples that belong to `SOME`."""
+    names = {prompt.id for prompt in SOME}
+    return [sample for sample in samples if sample.prompt_id in names]
+
+
+def apart(model, tokenizer, params):
+    """Samples of `SOME`, each prompt drawn alone."""
+    engine = TorchRolloutEngine(model, tokenizer)
+    return [sample for prompt in SOME for sample in engine.sample([prompt], params)]
+
+
 @pytest.mark.parametrize("model", NAMES, indirect=True)
 def test_places_are_bounded_and_refilled_and_samples_are_those_of_each_prompt_alone(
     model, tokenizer, forwards, same_draws
@@ -62,9 +78,7 @@ def test_places_are_bounded_and_refilled_and_samples_are_those_of_each_prompt_al
     # More steps than the cache has columns: what no row needed any more was shifted out.
     assert len(steps) > 13 + 40 + (13 + 40) // 4
 
-    alone = TorchRolloutEngine(model, tokenizer)
-    apart = [sample for prompt in some_prompts() for sample in alone.sample([prompt], PARAMS)]
-    same_draws(model, some_prompts(), PARAMS, samples, apart)
+    same_draws(model, SOME, PARAMS, of_some(samples), apart(model, tokenizer, PARAMS))
 
 
 @pytest.mark.parametrize("model", ["gemma-tied"], indirect=True)
@@ -83,9 +97,7 @@ def test_nothing_is_kept_for_a_backward_pass_and_the_mode_of_training_stays(mode
 def test_stop_strings_end_rows_that_began_at_different_times(model, tokenizer, same_draws):
     params = SamplingParams(max_tokens=40, num_samples=GROUP, seed=3, stop=("a", "e", "#"))
     samples = TorchRolloutEngine(model, tokenizer, batch_size=PLACES).sample(some_prompts(), params)
-    alone = TorchRolloutEngine(model, tokenizer)
-    whole = [s for prompt in some_prompts() for s in alone.sample([prompt], params)]
-    same_draws(model, some_prompts(), params, samples, whole)
+    same_draws(model, SOME, params, of_some(samples), apart(model, tokenizer, params))
 
 
 @pytest.mark.parametrize("model", ["gpt-neox"], indirect=True)

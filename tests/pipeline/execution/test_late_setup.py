@@ -39,6 +39,7 @@ print(json.dumps([
 """
 
 
+@pytest.mark.slow  # it imports polars, numpy and torch
 def test_what_is_imported_late_is_seeded_once_and_set_up_as_at_the_beginning():
     done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, check=True, text=True)
     drawn, deterministic, threads, whole, loader, kernels = json.loads(done.stdout)

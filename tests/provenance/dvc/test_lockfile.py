@@ -64,18 +64,34 @@ def dump(data: object) -> str:
     return stream.getvalue()
 
 
-@settings(max_examples=150, deadline=None)
-@given(entries=st.dictionaries(NAMES, ENTRIES, min_size=1, max_size=3))
+def holds_to_the_dumper(path: Path, entries: dict[str, dict[str, object]]) -> None:
+    path.unlink(missing_ok=True)
+    for name, entry in entries.items():
+        lockfile.replace(path, {name: entry}, None)
+    assert path.read_text(encoding="utf-8") == dump({"schema": "2.0", "stages": entries})
+    assert YAML(typ="safe").load(path.read_text(encoding="utf-8"))["stages"] == entries
+
+
+DRAWN = given(entries=st.dictionaries(NAMES, ENTRIES, min_size=1, max_size=3))
+
+
+@settings(max_examples=30, deadline=None)
+@DRAWN
 @example(entries={"a": {"cmd": "x", "deps": [{"path": "p", "md5": "1" * 32, "size": 1}]}})
 @example(entries={"a": {"cmd": "x", "deps": [{"path": "p", "md5": "1e" + "1" * 30, "size": 1}]}})
 def test_the_text_is_what_the_dumper_makes(
     tmp_path_factory: pytest.TempPathFactory, entries: dict[str, dict[str, object]]
 ) -> None:
-    path = tmp_path_factory.mktemp("lock") / "dvc.lock"
-    for name, entry in entries.items():
-        lockfile.replace(path, {name: entry}, None)
-    assert path.read_text(encoding="utf-8") == dump({"schema": "2.0", "stages": entries})
-    assert YAML(typ="safe").load(path.read_text(encoding="utf-8"))["stages"] == entries
+    holds_to_the_dumper(tmp_path_factory.getbasetemp() / "dvc.lock", entries)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@DRAWN
+def test_the_text_is_what_the_dumper_makes_of_much_more(
+    tmp_path_factory: pytest.TempPathFactory, entries: dict[str, dict[str, object]]
+) -> None:
+    holds_to_the_dumper(tmp_path_factory.getbasetemp() / "dvc.lock", entries)
 
 
 def test_what_follows_the_stages_is_kept(tmp_path: Path) -> None:
