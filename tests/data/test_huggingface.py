@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 
-import datasets
 import pytest
 
 from posttrain.data import hub
@@ -24,6 +23,7 @@ ROW = ProblemRow("2 + 3 =", "5", "", 1)
 @pytest.fixture
 def saved(tmp_path):
     """Save a data set, or one per split, as the library does; return its folder."""
+    import datasets
 
     def save(name="saved", **splits):
         tables = {split: datasets.Dataset.from_list(rows) for split, rows in splits.items()}

@@ -3,7 +3,6 @@
 import gzip
 import json
 
-import datasets
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -95,6 +94,8 @@ def test_a_folder_gives_its_files_in_the_order_of_their_names(tmp_path):
 
 
 def test_a_saved_data_set_with_splits_and_one_without(tmp_path):
+    import datasets
+
     part = datasets.Dataset.from_list(ROWS)
     part.save_to_disk(tmp_path / "one")
     datasets.DatasetDict({"train": part, "test": part.select([2])}).save_to_disk(tmp_path / "two")

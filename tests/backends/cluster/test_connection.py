@@ -1,5 +1,6 @@
 """What cannot be worked on is refused in one sentence."""
 
+import importlib.util
 import socket
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from posttrain.pipeline.recipe import load_recipe
 from posttrain.stage.errors import UserError
 from posttrain.stage.resources import RayResources, Resources
 
-pytest.importorskip("ray", reason="run: pip install 'posttrain[ray]'")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="run: pip install 'posttrain[ray]'"
+)
 
 
 def refusal(resources):

@@ -5,7 +5,9 @@ stand-in for `self` that holds the settings it reads, and a "model" that returns
 """
 
 import dataclasses
+import importlib.util
 from collections import defaultdict
+from importlib.metadata import version
 from types import SimpleNamespace
 
 import pytest
@@ -14,8 +16,8 @@ import torch
 from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
 from posttrain.learning.algorithms.objective import advantages, denominator, policy_objective
 
-trl = pytest.importorskip("trl", reason="TRL is not installed")
-if not trl.__version__.startswith("1.16."):
+# Imported where it is called: collecting tests, which every worker does, need not wait for it.
+if importlib.util.find_spec("trl") is None or not version("trl").startswith("1.16."):
     pytest.skip("written against the internals of TRL 1.16", allow_module_level=True)
 
 LIMIT = 11
@@ -76,6 +78,8 @@ def trl_advantages(data):
 
 def trl_loss(trainer_class, config_class, data, logprobs, **settings):
     """TRL's loss under the defaults of its config, but for `settings`."""
+    import trl
+
     args = defaults(config_class) | settings
     epsilon_high = args["epsilon_high"] or args["epsilon"]
     trainer = SimpleNamespace(
@@ -194,6 +198,8 @@ VARIANTS = {
 
 @pytest.mark.parametrize(("name", "changes", "settings"), VARIANTS.values(), ids=VARIANTS)
 def test_the_loss(choose, data, name, changes, settings):
+    import trl
+
     algorithm = choose(name, **changes)
     assert_parity(
         data,
@@ -211,6 +217,8 @@ def test_the_mask_of_off_policy_sequences_is_not_idle_there(choose, data):
 
 
 def test_the_correction_for_vllm_that_the_note_names(choose, data):
+    import trl
+
     weights = {"bound": "mask", "level": "sequence_sum", "low": 0.0, "high": 1.05}
     algorithm = choose("grpo_trl", token_weights={"importance": weights})
     product = ((data.old - data.rollout) * data.mask).sum(-1, keepdim=True).exp()
@@ -231,6 +239,8 @@ def test_the_correction_for_vllm_that_the_note_names(choose, data):
 
 
 def test_rloo(choose, data):
+    import trl
+
     # TRL takes the divergence off the rewards and compares with the mean of the others.
     divergence = ((data.old - data.reference) * data.mask).sum(-1)
     paid = (data.rewards - 0.05 * divergence).view(2, 3)
@@ -250,6 +260,8 @@ def test_rloo(choose, data):
 
 
 def test_the_presets_state_trls_defaults(choose):
+    import trl
+
     told = defaults(trl.GRPOConfig)
     expected = {
         "beta": 0.0,

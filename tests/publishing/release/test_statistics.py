@@ -4,7 +4,6 @@ import random
 
 import numpy as np
 import pytest
-from scipy.stats import beta, binom
 
 from posttrain.publishing.release import resampling
 from posttrain.publishing.release.config import (
@@ -207,6 +206,8 @@ def test_all_solved_is_not_certainty():
 
 @pytest.mark.parametrize(("solved", "asked"), [(0, 7), (1, 7), (19, 20), (40, 100), (400, 512)])
 def test_of_rights_and_wrongs_the_interval_is_that_of_clopper_and_pearson(solved, asked):
+    from scipy.stats import beta
+
     ends = interval(1.0 * (np.arange(asked) < solved), 0.95, lowest=0.0, highest=1.0)
     low = beta.ppf(0.025, solved, asked - solved + 1) if solved else 0.0
     assert ends == pytest.approx((low, beta.ppf(0.975, solved + 1, asked - solved)), abs=1e-12)
@@ -245,6 +246,8 @@ def test_the_bound_is_the_quantile_of_dirichlet_weights():
 @pytest.mark.parametrize("num_problems", [20, 100])
 def test_a_threshold_that_is_just_missed_passes_as_seldom_as_stated(at_least, num_problems):
     """Every possible outcome through the gate, weighed by the binomial."""
+    from scipy.stats import binom
+
     asked = ThresholdGate(name="t", kind="threshold", at_least=at_least)
     passing = [
         solved

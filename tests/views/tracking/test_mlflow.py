@@ -72,24 +72,6 @@ def start(*words: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.fixture(scope="module")
-def created(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A state directory whose database two processes created at the same time."""
-    state = tmp_path_factory.mktemp("created") / "state of things"
-    workers = [start(str(state), name) for name in ("one", "two")]
-    for worker in workers:
-        _, complaint = worker.communicate(timeout=120)
-        assert worker.returncode == 0, complaint
-    return state
-
-
-@pytest.fixture
-def state(created: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    shutil.copytree(created, tmp_path / "state")
-    return tmp_path / "state"
-
-
 class WriterHere:
     """What the writer's process answers, without one: where a test is of what is written."""
 
@@ -98,10 +80,9 @@ class WriterHere:
         self._answers = mlflow_process._answers(iter(self._asked.popleft, None))
 
     def open(self, state: Path, uri: str | None) -> None:
-        self._asked.append((state, uri, this_process()))
-        next(self._answers)
+        self.do((state, uri, this_process()))
 
-    def do(self, operation: mlflow_process.Operation) -> dict[str, str]:
+    def do(self, operation: Any) -> dict[str, str]:
         self._asked.append(operation)
         external, problem = next(self._answers)
         if problem is not None:
@@ -110,6 +91,24 @@ class WriterHere:
 
     def close(self, *, seconds: float = 0.0) -> None:
         self._answers.close()
+
+
+@pytest.fixture(scope="module")
+def created(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state directory with a database."""
+    state, writer = tmp_path_factory.mktemp("created") / "state of things", WriterHere()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        writer.open(state, None)
+    writer.close()
+    return state
+
+
+@pytest.fixture
+def state(created: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    shutil.copytree(created, tmp_path / "state")
+    return tmp_path / "state"
 
 
 @pytest.fixture
@@ -136,10 +135,13 @@ def runs_of(client: Any, experiment: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_processes_that_create_one_database_do_not_harm_each_other(created: Path) -> None:
-    runs = client_of(created).search_runs(
-        [client_of(created).get_experiment_by_name("race").experiment_id]
-    )
+def test_processes_that_create_one_database_do_not_harm_each_other(tmp_path: Path) -> None:
+    state = tmp_path / "state of things"
+    for worker in [start(str(state), name) for name in ("one", "two")]:
+        _, complaint = worker.communicate(timeout=120)
+        assert worker.returncode == 0, complaint
+    client = client_of(state)
+    runs = client.search_runs([client.get_experiment_by_name("race").experiment_id])
     assert sorted(run.info.run_name for run in runs) == ["one", "race", "race", "two"]
     assert {run.info.status for run in runs} == {"FINISHED"}
 
@@ -247,8 +249,24 @@ def test_stages_of_several_threads_stay_apart(state: Path) -> None:
         assert [point.value for point in history] == [index] * 300
 
 
-def test_a_metric_costs_the_pipeline_next_to_nothing(state: Path) -> None:
-    tracker = MlflowTracker(state)
+class WriterOfNothing:
+    """Answers at once, so that what is measured is the pipeline's own part."""
+
+    def open(self, state: Path, uri: str | None) -> None:
+        pass
+
+    def do(self, operation: mlflow_process.Operation) -> dict[str, str]:
+        return {}
+
+    def close(self, *, seconds: float = 0.0) -> None:
+        pass
+
+
+def test_a_metric_costs_the_pipeline_next_to_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("posttrain.views.tracking.mlflow.WriterProcess", WriterOfNothing)
+    tracker = MlflowTracker(tmp_path)
     stage = tracker.start(Started("s", tracker.start(Started("cost"))))
     begun = time.perf_counter()
     for step in range(2000):
@@ -257,6 +275,7 @@ def test_a_metric_costs_the_pipeline_next_to_nothing(state: Path) -> None:
     assert tracker.close() is None
 
 
+@pytest.mark.usefixtures("here")
 def test_a_database_that_is_none_is_said_once_and_nothing_raises(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_bytes(b"this is no database at all, but it is long enough" * 99)
     said: list[str] = []
@@ -272,6 +291,7 @@ def test_a_database_that_is_none_is_said_once_and_nothing_raises(tmp_path: Path)
     assert tracker.external_id(stage) is None
 
 
+@pytest.mark.usefixtures("here")
 def test_a_server_that_is_not_there_does_not_hold_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,6 +309,7 @@ def test_a_server_that_is_not_there_does_not_hold_the_run(
     assert not (tmp_path / "mlflow.db").exists()
 
 
+@pytest.mark.usefixtures("here")
 def test_a_killed_run_is_closed_by_the_next_one_and_its_writer_ends_with_it(state: Path) -> None:
     hanging = start(str(state), "hang")
     assert hanging.stdout is not None
@@ -432,6 +453,7 @@ def test_a_rebuilt_view_says_what_the_live_one_said(state: Path, tmp_path: Path)
     assert names == {"Default", "both"}
 
 
+@pytest.mark.usefixtures("here")
 def test_a_rebuild_that_fails_leaves_the_old_view(state: Path, tmp_path: Path) -> None:
     before = (state / "mlflow.db").read_bytes()
     with open_ledger(tmp_path / "ledger.db") as ledger:
