@@ -92,6 +92,9 @@ class PromptContext(StageConfig):
     """The conversation so far, behind the examples; what was thought in it is not written."""
     between: tuple[Turn, ...] = ()
     """What stands between the prompt and its answer: calls of tools, and their results."""
+    rejected_between: tuple[Turn, ...] | None = None
+    """Of a pair of episodes, what stands in place of `between` before the rejected answer; null
+    where both sides answer the same."""
     tools: tuple[Mapping[str, Any], ...] = ()
     """Tools that may be called, as JSON schemas."""
     answer_calls: tuple[Mapping[str, Any], ...] = ()
@@ -110,6 +113,12 @@ class PromptContext(StageConfig):
     def asking(self) -> "PromptContext":
         """Return what of it is asked: all but the calls of the answer."""
         return self.model_copy(update={"answer_calls": ()}) if self.answer_calls else self
+
+    def of_rejected(self) -> "PromptContext":
+        """Return what the rejected answer of a pair was given to."""
+        if self.rejected_between is None:
+            return self
+        return self.model_copy(update={"between": self.rejected_between, "rejected_between": None})
 
     def with_row(self, row: "PromptContext") -> "PromptContext":
         """Let what a row states go before what its source states of all of them."""
@@ -216,3 +225,29 @@ def prompt_keys(prompts: Sequence[AnyPrompt]) -> list[str]:
 def prompts_of(frame: "pl.DataFrame") -> list[AnyPrompt]:
     """Return the prompts of a table's rows, each in its context."""
     return in_context(frame["prompt"].to_list(), frame["context"].to_list())
+
+
+def rejected_prompts_of(pairs: "pl.DataFrame") -> list[AnyPrompt]:
+    """Return what the rejected answers of pairs were given to: mostly what the chosen ones were."""
+    return [
+        each if isinstance(each, str) else each._replace(context=each.context.of_rejected())
+        for each in prompts_of(pairs)
+    ]
+
+
+def of_both_sides(chosen: str, rejected: str) -> str:
+    """Join the contexts in which two answers to one problem were given.
+
+    Args:
+        chosen: Of the chosen answer, as `PromptContext.written` spells it.
+        rejected: Of the rejected one, which may differ in what was said behind the prompt.
+
+    Returns:
+        The context of the pair.
+
+    """
+    if chosen == rejected:
+        return chosen
+    turns = PromptContext.read(rejected).between
+    own = PromptContext.read(chosen)
+    return own.model_copy(update={"rejected_between": turns}).written()

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from posttrain.data.contexts import of_both_sides
 from posttrain.data.pair_builders.base import PairBuilder, PairCandidate
 from posttrain.data.rows import PairFacts, TokenBatch, TokenRow, TokenTable
 from posttrain.data.schemas import IDENTITY, PAIRS, with_row_ids
@@ -57,8 +58,8 @@ def build_pairs(
 ) -> pl.DataFrame:
     """Build PAIRS from COMPLETIONS, within each problem.
 
-    Equal texts of a problem count once; what could not be judged is on neither side, and a problem
-    with nothing to prefer gives no pair.
+    Equal texts of a problem count once, but where they end different episodes. What could not be
+    judged is on neither side, and a problem with nothing to prefer gives no pair.
 
     Args:
         samples: Judged completions, several of a problem.
@@ -93,7 +94,9 @@ def _marked(samples: pl.DataFrame, reference_samples: pl.DataFrame | None) -> pl
         asked = reference_samples.join(samples, on="problem_id", how="semi", maintain_order="left")
         tables.append(asked.with_columns(of_reference=pl.lit(True)).select(tables[0].columns))
     # What both wrote is the policy's.
-    return pl.concat(tables).unique(["problem_id", "text"], keep="first", maintain_order=True)
+    return pl.concat(tables).unique(
+        ["problem_id", "context", "text"], keep="first", maintain_order=True
+    )
 
 
 def with_split(pairs: pl.DataFrame, *, heldout_fraction: float, seed: int) -> pl.DataFrame:
@@ -108,13 +111,16 @@ def _pairs_of(
     group: pl.DataFrame, limit: int, seed: int, builder: PairBuilder
 ) -> list[dict[str, object]]:
     """Pairs of one problem's distinct samples."""
-    named = ("problem_id", "source", "prompt", "context")
-    problem_id, source, prompt, context = group.select(named).row(0)
-    judged = group.drop_nulls("verified").select("id", "text", "verified", "score", "of_reference")
+    problem_id, source, prompt = group.select("problem_id", "source", "prompt").row(0)
+    own = ("id", "text", "verified", "score", "of_reference", "context")
+    judged = group.drop_nulls("verified").select(own)
     candidates = [PairCandidate(*row) for row in judged.rows()]
     candidates.sort(key=lambda each: order_key(seed, problem_id, each.id))
-    about = {"problem_id": problem_id, "source": source, "prompt": prompt, "context": context}
-    return [about | pair_row(*pair) for pair in builder.of_problem(candidates, limit)]
+    about = {"problem_id": problem_id, "source": source, "prompt": prompt}
+    return [
+        about | {"context": of_both_sides(*(side.context for side in pair))} | pair_row(*pair)
+        for pair in builder.of_problem(candidates, limit)
+    ]
 
 
 def pair_row(better: PairCandidate, worse: PairCandidate) -> dict[str, object]:

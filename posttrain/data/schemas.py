@@ -179,7 +179,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     "problems": ("source", "prompt", "answer", "verifier", "context"),
     "completions": ("problem_id", "text", "generator"),
     "solve_rates": ("problem_id", "policy", "attempts", "solved"),
-    "pairs": ("problem_id", "chosen", "rejected"),
+    "pairs": ("problem_id", "chosen", "rejected", "context"),
     "rollouts": ("problem_id", "step", "role", "segment", "versions", "token_ids"),
     "verdicts": ("subject", "component", "criterion", "judge", "draw"),
 }

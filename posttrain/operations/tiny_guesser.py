@@ -65,6 +65,10 @@ class Tries(Environment, Schedulable):
         """Say one of the two answers; see `Environment.unbound`."""
         return draw.choice("12")
 
+    def plan(self, problem: "Problem", draw: Random, *, moves: int) -> str:  # noqa: ARG002
+        """Tell the answer; see `Environment.plan`."""
+        return f"plan: {problem.answer}"
+
     def roles_asked(self) -> frozenset[str]:
         """Name the peers; see `Environment.roles_asked`."""
         return frozenset(self.peers)

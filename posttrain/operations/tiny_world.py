@@ -37,7 +37,8 @@ _MADE_IN = 4
 
 
 def playing(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a section's settings with something to play, where its producer plays.
+    """Give a section's settings with something to play, where its producer plays, or it tries
+    again what failed.
 
     Whatever environment it names, `Tries` stands for it: with the settings of it that it has too,
     and with the roles that somebody is named for.
@@ -50,6 +51,8 @@ def playing(said: Mapping[str, Any]) -> dict[str, Any]:
 
     """
     producer = said.get("producer")
+    if said.get("guidance"):
+        return {**said, "environment": Tries()}
     if not isinstance(producer, Mapping):
         return dict(said)
     if producer.get("kind") != "episodes":
@@ -188,6 +191,7 @@ def make_tiny_world(folder: Path, tasks: Mapping[str, Task]) -> TinyWorld:
             "rl": {**given, "solve_rates": rates},
             "preference": {**given, "samples": samples},
             "sft": {"policy": policy, "traces": samples},
+            "probe": given,
         },
         {
             ArtifactKind.CHECKPOINT: earlier,

@@ -39,6 +39,7 @@ SLOTS: Mapping[str, str] = {
     "player": "posttrain.learning.episodes.players.registry:PLAYERS",
     "context_manager": "posttrain.learning.episodes.contexts.registry:CONTEXT_MANAGERS",
     "branching": "posttrain.learning.episodes.branches.registry:BRANCHINGS",
+    "guidance": "posttrain.learning.episodes.guidance.registry:GUIDANCE",
     "producer": "posttrain.learning.rl.producers.registry:PRODUCERS",
     "selection": "posttrain.learning.rl.selections.registry:SELECTIONS",
     "engine": "posttrain.learning.rollouts.engines.registry:ENGINES",

@@ -41,7 +41,8 @@ def run(
     heldout = pairs.filter(split="heldout")
     both_sided = opposed(pairs, config.algorithm, where="preference")
     graded = both_sided.filter(split="heldout")
-    rows = encode_opposed(policy, graded, config=config, context=context, where="preference")
+    options = {"config": config, "context": context, "where": "preference", "turns": config.turns}
+    rows = encode_opposed(policy, graded, **options)
     without_dropout(policy.model)
     trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
     curve, log = Curve(context), RoundLog()

@@ -8,7 +8,10 @@ _TRAINED = frozenset({ArtifactKind.CHECKPOINT, ArtifactKind.REWARD_MODEL})
 
 
 def _refuse(stage: Stage, dag: Dag) -> None:
-    """Refuse to train on what was said in turns as if nothing had been read between them."""
+    """Refuse to train on the last turns of episodes alone, or on their texts without what was read.
+
+    A stage that learns from all that the assistant said takes them from the rows' contexts.
+    """
     assert isinstance(stage.config, ProbeConfig)
     refuse_unserved_ports(stage, "roles", stage.config.checkpoints_asked, {"players": "sft.policy"})
     environment = stage.config.environment
@@ -18,11 +21,16 @@ def _refuse(stage: Stage, dag: Dag) -> None:
         samples = any(
             ref.stage == stage.name and ref.output == "samples" for ref in other.inputs.values()
         )
-        if samples and any(port.type in _TRAINED for port in other.task.outputs.values()):
+        trains = any(port.type in _TRAINED for port in other.task.outputs.values())
+        # What a stage that has no such parameter would do is the same.
+        if samples and trains and getattr(other.config, "turns", "last") != "assistant":
+            has = "turns" in type(other.config).model_fields
             raise UserError(
                 f"{stage.name}.environment: {name} would train on the samples, whose texts leave"
-                f" out what {environment.kind} said between the turns; set {stage.name}.environment"
-                f" to single, or connect other samples or pairs to {name}"
+                f" out what {environment.kind} said between the turns; "
+                + (f"set {name}.turns to assistant, or " if has else "")
+                + f"set {stage.name}.environment to single, or connect other samples or pairs to"
+                f" {name}"
             )
 
 

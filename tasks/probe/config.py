@@ -1,8 +1,13 @@
 """Parameters of a probe."""
 
+from typing import Annotated
+
 from pydantic import Field
 
+from posttrain.learning.episodes.guidance.base import Guidance
+from posttrain.learning.episodes.guidance.registry import GUIDANCE
 from posttrain.learning.episodes.sampling import EpisodeSamplingConfig
+from posttrain.stage.slots import InSlot
 
 
 class ProbeConfig(EpisodeSamplingConfig):
@@ -13,3 +18,6 @@ class ProbeConfig(EpisodeSamplingConfig):
     most_cut: float = Field(0.5, ge=0.0, le=1.0)
     """Largest share of a source's answers, as the policy was taught them, that `max_tokens` may cut
     off; beyond it the stage refuses."""
+    guidance: tuple[Annotated[Guidance, InSlot(GUIDANCE)], ...] = ()
+    """What is told before a second try at each attempt that failed: `[plan, feedback]`. The second
+    tries stand among the samples, of the plain problem; no solve rate counts them."""

@@ -18,10 +18,10 @@ from posttrain.data.source_verifiers import read_scored_problems
 from posttrain.data.tables import write_table
 from posttrain.learning.episodes.figures import figures_of
 from posttrain.learning.episodes.sampling import open_playing
+from posttrain.learning.episodes.second_tries import second_tries
 from posttrain.learning.maths.intervals import wilson_interval
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rewards.components.verifier import places_of_answers, stated_answers
-from posttrain.learning.rollouts.engines.base import FinishReason
 from posttrain.learning.rollouts.limits import refuse_cutting, tell_no_room, tokens_for
 from posttrain.learning.rollouts.scoring import (
     ScoredSample,
@@ -35,6 +35,9 @@ from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
 from tasks.probe.config import ProbeConfig
+
+GUIDED = "+guidance"
+"""Behind the name of the policy, as the generator of second tries."""
 
 
 def run(
@@ -80,16 +83,34 @@ def run(
             truncated=config.truncated,
             report=lambda done: context.progress(done, len(problems), unit="problem"),
         )
+        second = (
+            second_tries(
+                engine,
+                policy.tokenizer,
+                scored,
+                config.guidance,
+                params,
+                verify=verify,
+                truncated=config.truncated,
+            )
+            if config.guidance
+            else []
+        )
 
-    samples = completions_table([made.completion(digest) for made in scored])
+    first = completions_table([made.completion(digest) for made in scored])
+    guided = completions_table([made.completion(f"{digest}{GUIDED}") for made in second])
     # Told before a probe of which nothing could be judged is refused.
     unjudged = share_unjudged(scored, of="the policy", note=context.note)
-    rates = solve_rates(samples, policy=digest)
-    write_table(samples, outputs["samples"], COMPLETIONS)
+    rates = solve_rates(first, policy=digest)
+    write_table(pl.concat([first, guided]), outputs["samples"], COMPLETIONS)
     write_table(rates, outputs["solve_rates"], SOLVE_RATES)
     metrics = _metrics(scored, rates, stated=_num_stated(scored, context))
     if config.environment.authors():
         metrics |= {f"probe/{name}": value for name, value in figures_of(scored).named()}
+    if second:
+        judged = [made.score.correct for made in second if made.score.correct is not None]
+        metrics["probe/second_tries"] = float(len(second))
+        metrics["probe/second_solve_rate"] = sum(judged) / len(judged) if judged else 0.0
     return metrics | ({"probe/unjudged": unjudged} if unjudged else {})
 
 
@@ -164,7 +185,7 @@ def _metrics(
     scored: Sequence[ScoredSample], rates: pl.DataFrame, *, stated: int
 ) -> dict[str, float]:
     mixed = (rates["solved"] > 0) & (rates["solved"] < rates["attempts"])
-    cut = [made.sample.finish_reason is FinishReason.LENGTH for made in scored]
+    cut = [made.was_cut for made in scored]
     lengths = [len(made.sample.token_ids) for made in scored]
     return {
         "probe/solve_rate": float(rates["solve_rate"].to_numpy().mean()),

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import torch
 
-from posttrain.data.contexts import prompts_of
+from posttrain.data.contexts import prompts_of, rejected_prompts_of
 from posttrain.learning.maths.calibration import (
     brier_score,
     expected_calibration_error,
@@ -21,7 +21,7 @@ NUM_BINS = 10
 def grade(reward_model: RewardModel, pairs: pl.DataFrame) -> dict[str, Any]:
     """The report: accuracy with its interval, AUROC, calibration, and what length alone gives."""
     chosen = reward_model.score(prompts_of(pairs), pairs["chosen"].to_list())
-    rejected = reward_model.score(prompts_of(pairs), pairs["rejected"].to_list())
+    rejected = reward_model.score(rejected_prompts_of(pairs), pairs["rejected"].to_list())
     graded = pairs.with_columns(
         pl.Series("chosen_reward", chosen), pl.Series("rejected_reward", rejected)
     )

@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent / "plugins"
 # Stages of RL that play in the environment of a plug-in.
 PLAYING = {"rl_play", "rl_company", "rl_forgetful"}
 # All that score what a policy wrote.
-SCORING = {"probe", "preference", "rl", "rl_told", "rl_stored", *PLAYING, "evaluate"}
+SCORING = {"probe", "probe_told", "preference", "rl", "rl_told", "rl_stored", *PLAYING, "evaluate"}
 # Slot -> the first stages that run again when the plug-in's formula is edited.
 STAGES = {
     "source": {"synthesize"},
@@ -40,6 +40,7 @@ STAGES = {
     "player": {"rl_company"},
     "context_manager": {"rl_forgetful"},
     "branching": {"rl_play"},
+    "guidance": {"probe_told"},
     "producer": {"rl"},
     "selection": {"rl"},
     "engine": {"probe"},
@@ -230,6 +231,16 @@ def test_the_branching_began_episodes_inside_others(extended):
         assert (row["step"], row["group"], of) in ids
     sizes = table(extended, "rl_play/rollouts").group_by("step", "group").len()["len"]
     assert set(sizes) == {8}
+
+
+def test_what_failed_was_tried_again_behind_what_was_told(extended):
+    samples = table(extended, "probe_told/samples")
+    second = samples.filter(pl.col("generator").str.ends_with("+guidance"))
+    first = samples.filter(~pl.col("generator").str.ends_with("+guidance"))
+    assert len(second) == (~first["verified"]).sum() > 0
+    # What was told is in no row: the samples are of the plain problems.
+    assert set(second["problem_id"]) <= set(first["problem_id"])
+    assert set(samples["context"]) == {""}
 
 
 def test_the_environment_answered_and_its_words_bear_no_loss(extended):

@@ -9,6 +9,7 @@ from posttrain.pipeline.recipe import load_recipe
 from posttrain.stage.errors import UserError
 from posttrain.stage.spec import ArtifactKind, Dag, Reference, Stage
 from tasks.evaluate import TASK as EVALUATE
+from tasks.preference import TASK as PREFERENCE
 from tasks.probe import TASK as PROBE
 from tasks.reward import TASK as REWARD
 from tasks.rl import TASK as RL
@@ -43,6 +44,14 @@ def test_samples_of_episodes_are_nothing_to_train_on():
                 ),
             ),
         )
+
+
+def test_a_stage_that_learns_from_all_that_was_said_may_have_the_samples_of_episodes():
+    samples = {"samples": Reference(ArtifactKind.COMPLETIONS, "probe", "samples")}
+    probe = stage("probe", PROBE, environment="calculator")
+    PROBE.refuse(probe, dag(probe, stage("preference", PREFERENCE, samples, turns="assistant")))
+    with pytest.raises(UserError, match="set preference.turns to assistant, or set probe.environ"):
+        PROBE.refuse(probe, dag(probe, stage("preference", PREFERENCE, samples)))
 
 
 def test_stages_that_play_in_different_environments_are_named():

@@ -6,8 +6,12 @@ import json
 import polars as pl
 import pytest
 
+from posttrain.data.chat_templates.turns import TurnsTemplate
+from posttrain.data.contexts import turn_of
+from posttrain.data.pair_builders.verifier import VerifierPairs
 from posttrain.data.pairs import build_pairs
-from posttrain.data.schemas import COMPLETIONS, PAIRS
+from posttrain.data.rows import TokenTable
+from posttrain.data.schemas import COMPLETIONS, PAIRS, Completion, Problem, completions_table
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.algorithms.presets import PREFERENCE_PRESETS
@@ -501,3 +505,36 @@ def test_a_name_is_a_tuple_and_its_digest_follows_the_tuple_alone():
 def test_the_pairs_are_a_table_of_their_schema(guesser, probed, tmp_path):
     _, outputs, _ = go({"policy": guesser, "samples": probed}, tmp_path, steps=1)
     assert pl.read_parquet_schema(outputs["pairs"]) == PAIRS
+
+
+def learned_text(policy, row):
+    """What of a row bears loss."""
+    batch = TokenTable([row], pad=0).batch([0])
+    return policy.tokenizer.decode(batch.input_ids_BT[batch.wanted_BT])
+
+
+def test_two_episodes_are_compared_by_all_that_was_said_in_each(guesser, tmp_path):
+    """Equal last turns are other answers where what was said before them differs."""
+    problem = Problem("booking", "book day", "1", 1, "exact")
+
+    def episode(question, told, right):
+        between = (turn_of("assistant", question), turn_of("user", told))
+        verdict = (float(right), right, "correct" if right else "no")
+        return Completion(problem, "book fri", "policy", *verdict, between=between)
+
+    samples = completions_table([episode("day?", "fri", True), episode("time?", "5pm", False)])
+    pairs = build_pairs(
+        samples, pairs_per_problem=4, heldout_fraction=0.5, seed=0, builder=VerifierPairs()
+    )
+    assert pairs["parents"].to_list() == [samples["id"].to_list()]
+    policy = load_policy(guesser)
+    policy.tokenizer.chat_template = TurnsTemplate().chat_template(policy.tokenizer)
+    options = {"config": TASK.config(**QUICK), "context": StageContext.quiet(tmp_path)}
+    for turns, learned in (("last", "book fri<eos>"), ("assistant", "{}<eos>book fri<eos>")):
+        rows = encode_pairs(policy, pairs, where="x", turns=turns, **options)
+        for side, question, told in zip(rows.sides, ("day?", "time?"), ("fri", "5pm"), strict=True):
+            whole = f"<bos>book day\n{question}<eos>{told}\nbook fri<eos>"
+            assert policy.tokenizer.decode(side[0].ids) == whole
+            assert learned_text(policy, side[0]) == learned.format(question)
+    with pytest.raises(ValueError, match="turns assistant compares two episodes"):
+        TASK.config(**QUICK, turns="assistant", rounds=1)

@@ -21,6 +21,8 @@ class PairCandidate:
     score: float
     of_reference: bool = False
     """True where it came as a sample of a reference, and not of the policy."""
+    context: str = ""
+    """What it was given in: of an episode also what was said before its last turn."""
 
 
 Chosen = tuple[PairCandidate, PairCandidate]

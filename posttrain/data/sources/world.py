@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, S
 
 from pydantic import Field, model_validator
 
-from posttrain.data.contexts import turn_of
+from posttrain.data.contexts import PromptContext, turn_of
+from posttrain.data.plans import plan_of, told_behind
 from posttrain.data.sources.base import Source, SourceRequest, SourceRows
 from posttrain.data.teachers.base import Solution
 from posttrain.stage.errors import UserError
@@ -89,6 +90,9 @@ class WorldSource(Source, SteadyFields):
     """Episodes that a script plays of each training problem, for traces; 0 for none."""
     error_rate: float = Field(default=0.0, ge=0.0, le=1.0)
     """Probability that a move of the script is a random one."""
+    guided: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Share of the problems of which one more episode is played, without an error, whose first
+    moves are told as a plan behind its prompt: who learns from them can follow guidance."""
     traced: tuple[str, ...] = (_POLICY,)
     """Roles whose turns become traces, each as the answers of who plays it: with `engine` of the
     world `search` beside `policy`, a model learns to be the search engine too."""
@@ -147,7 +151,11 @@ class WorldSource(Source, SteadyFields):
                 f"source '{self.name}' has too few different problems; enlarge its world, or lower"
                 " num_problems and num_heldout"
             )
-        return SourceRows(train, heldout, list(self._demonstrated(train, request.seed)))
+        solutions = [
+            *self._demonstrated(train, request.seed),
+            *self._guided(train, request.seed),
+        ]
+        return SourceRows(train, heldout, solutions)
 
     def around(self, problem: "Problem", draw: Random, *, shift: int) -> "Problem":
         """Pose another problem, of the level that one has or of one near it.
@@ -225,6 +233,19 @@ class WorldSource(Source, SteadyFields):
                 for role in self.traced:
                     if role in views:
                         yield _solution(problem, views[role], who, played)
+
+    def _guided(self, problems: "Sequence[Problem]", seed: int) -> Iterator[Solution]:
+        """Episodes in which the script does what it is told."""
+        world, lots = cast("_Poses", self.world), Random(stable_seed(seed, self.name, "guided"))
+        chosen = [each for each in problems if lots.random() < self.guided]
+        draws = [Random(stable_seed(seed, self.name, "plan", each.id)) for each in chosen]
+        played = world.demonstrate_all(chosen, draws, error_rate=0.0) if chosen else []
+        for problem, episode in zip(chosen, played, strict=True):
+            if plan := plan_of(episode.said):
+                context = PromptContext.read(problem.context)
+                told = context.model_copy(update={"after": told_behind(context.after, plan)})
+                asked = replace(problem, context=told.written(), parents=(problem.id,))
+                yield _solution(asked, episode.said, "script:guided", episode)
 
 
 def _solution(

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from posttrain.data.contexts import LearnedTurns
 from posttrain.data.pair_builders.base import PairBuilder
 from posttrain.data.pair_builders.registry import PAIR_BUILDERS
 from posttrain.data.pair_builders.verifier import VerifierPairs
@@ -74,6 +75,8 @@ class PreferenceConfig(TrainingConfig):
     switches that change `dpo` or the `preset` beside them."""
     pairs: PairsConfig = PairsConfig()
     """How pairs are built."""
+    turns: LearnedTurns = "last"
+    """What of an episode is compared: its `last` answer, or all that the `assistant` said in it."""
     rounds: int = Field(0, ge=0)
     """On-policy rounds of sampling, judging and training; 0 trains once on the pairs given."""
     opponent: Literal["policy", "reference"] = "policy"
@@ -108,6 +111,12 @@ class PreferenceConfig(TrainingConfig):
             raise ValueError(
                 "opponent reference with reference 'round' would set the policy against itself;"
                 " set reference to initial, or opponent to policy"
+            )
+        if self.turns != "last" and (self.rounds or self.algorithm.needs_mismatched):
+            raise ValueError(
+                f"turns {self.turns} compares two episodes of one problem, but rounds draw answers"
+                " of one turn, and kto compares with answers to other problems; set rounds to 0 and"
+                " take another loss, or leave turns out"
             )
         for name in ("accumulate", "opponent"):
             if getattr(self, name) != type(self).model_fields[name].default and not self.rounds:

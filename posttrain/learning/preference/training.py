@@ -62,7 +62,13 @@ def learn(
         pairs = _mismatched(pairs)
     extra = next((name for name in ("mismatched", "sampled") if name in pairs.columns), None)
     rows = encode_opposed(
-        policy, pairs, config=config, context=context, where=config.STAGE, extra=extra
+        policy,
+        pairs,
+        config=config,
+        context=context,
+        where=config.STAGE,
+        extra=extra,
+        turns=config.turns,
     )
     if rows.facts and not algorithm.takes_label_probs:
         _refuse_soft_labels(rows.facts, config)

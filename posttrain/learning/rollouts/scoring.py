@@ -40,6 +40,11 @@ class ScoredSample:
     sample: Sample
     score: Score
 
+    @property
+    def was_cut(self) -> bool:
+        """True where it met the most tokens, or the most turns, before it was over."""
+        return self.sample.finish_reason is FinishReason.LENGTH
+
     def completion(self, generator: str) -> Completion:
         """Return it as a row of a COMPLETIONS table; `generator` names the policy."""
         *between, (_, last) = self._said

@@ -10,7 +10,13 @@ import torch
 from torch import Tensor
 
 from posttrain.data.batching import AnyBatch, Batches, length_buckets
-from posttrain.data.contexts import AnyPrompt, prompt_keys, prompts_of
+from posttrain.data.contexts import (
+    AnyPrompt,
+    LearnedTurns,
+    prompt_keys,
+    prompts_of,
+    rejected_prompts_of,
+)
 from posttrain.data.pairs import PairTable
 from posttrain.data.rows import PairFacts, TokenRow, check_answers, encode_rows
 from posttrain.learning.maths.intervals import clustered_mean_interval
@@ -156,6 +162,7 @@ def encode_pairs(
     context: StageContext,
     where: str,
     extra: str | None = None,
+    turns: LearnedTurns = "last",
 ) -> PairRows:
     """Turn pairs into token ids, and leave out those that do not fit into `max_length`.
 
@@ -166,6 +173,7 @@ def encode_pairs(
         context: Of the stage; what was left out is noted.
         where: Section of the recipe, for errors.
         extra: A column of further completions of the same prompts; None where there is none.
+        turns: What of an episode is compared: its last answer, or all that the assistant said.
 
     Returns:
         Rows of each side, and which pairs were kept.
@@ -176,12 +184,12 @@ def encode_pairs(
 
     """
     _refuse_unread(pairs, where)
-    prompts = prompts_of(pairs)
+    prompts, theirs = prompts_of(pairs), rejected_prompts_of(pairs)
     sides = []
     for column in ("chosen", "rejected", *([extra] if extra else [])):
-        texts = pairs[column].to_list()
-        check_answers(policy.tokenizer, prompts, texts)
-        rows = encode_rows(policy.tokenizer, prompts, texts, allow_empty=True)
+        asked, texts = theirs if column == "rejected" else prompts, pairs[column].to_list()
+        check_answers(policy.tokenizer, asked, texts)
+        rows = encode_rows(policy.tokenizer, asked, texts, allow_empty=True, turns=turns)
         sides.append(_as_drawn(rows, pairs, column))
     longest = [max(len(row.ids) for row in rows) for rows in zip(*sides, strict=True)]
     limit = limit_of_rows(

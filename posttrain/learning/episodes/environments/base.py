@@ -157,6 +157,20 @@ class Environment(Part):
         """
         return None
 
+    def plan(self, problem: "Problem", draw: "Random", *, moves: int) -> str:  # noqa: ARG002
+        """Tell what somebody does first who knows how a problem is solved, as guidance.
+
+        Args:
+            problem: What it is about.
+            draw: Where all chance comes from.
+            moves: At most so many of the first moves; never the last.
+
+        Returns:
+            A text; empty where the environment knows nothing of the kind.
+
+        """
+        return ""
+
     def roles_asked(self) -> frozenset[str]:
         """Name the roles that it may ask beside the policy, where its settings decide on them."""
         return self.ROLES

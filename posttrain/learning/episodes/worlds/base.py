@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from posttrain.data.plans import plan_of
 from posttrain.learning.episodes.contract import check_move, check_posed
 from posttrain.learning.episodes.environments.base import (
     POLICY,
@@ -196,6 +197,23 @@ class World(Environment):
             for at in range(0, len(asked), size)
             for each in play_scripts(self, asked[at : at + size], most_turns=_MOST_TURNS)
         ]
+
+    def plan(self, problem: "Problem", draw: Random, *, moves: int) -> str:
+        """Tell the first moves of its script; see `Environment.plan`.
+
+        Args:
+            problem: One that this world has posed.
+            draw: Where all chance comes from.
+            moves: At most so many of them.
+
+        Returns:
+            A line; empty where no script plays this world, or one move is enough.
+
+        """
+        if not self.has_script():
+            return ""
+        (played,) = self.demonstrate_all([problem], [draw], error_rate=0.0)
+        return plan_of(played.said, moves=moves)
 
     def worlds_played(self) -> tuple[Environment, ...]:
         """Name itself; see `Environment.worlds_played`."""
