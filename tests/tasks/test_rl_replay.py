@@ -29,6 +29,15 @@ CORRECTED = {
     "old_policy": "recomputed",
     "token_weights": {"importance": {"bound": "truncate", "high": 2.0}},
 }
+STORED = {
+    "advantage": {
+        "kind": "learned",
+        "weigh": "exponential",
+        "values": {"kind": "implicit", "updates": 2, "episodes": 8, "capacity": 40}
+        | {"teach": "both", "recalled": 5},
+    },
+    "old_policy": "recomputed",
+}
 CASES = {
     "several_updates": {**SEVERAL},
     "muon": {**SEVERAL, "optimization": {"optimizer": "muon", "warmup_steps": 0}},
@@ -69,17 +78,13 @@ CASES = {
         **SEVERAL,
         "learner": {"activation_checkpointing": True},
     },
-    "stored_episodes": {
+    "stored_episodes": {**SEVERAL, "algorithm": STORED},
+    # What was drawn ahead and not learned from recalls nothing either.
+    "stopped_with_stored_episodes": {
         **SEVERAL,
-        "algorithm": {
-            "advantage": {
-                "kind": "learned",
-                "weigh": "exponential",
-                "values": {"kind": "implicit", "updates": 2, "episodes": 8, "capacity": 40}
-                | {"teach": "both", "recalled": 5},
-            },
-            "old_policy": "recomputed",
-        },
+        "staleness": 1,
+        "stop": {"patience": 2},
+        "algorithm": STORED,
     },
     "several_rounds": {**SEVERAL, "draw": {"max_rounds": 3, "train_on": "signal"}},
     "scheduled_one_step_off": {

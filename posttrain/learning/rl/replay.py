@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from posttrain.data.schemas import ROLLOUTS
 from posttrain.data.tables import read_table
@@ -18,6 +19,9 @@ from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.schedule import NumberSchedules
 from posttrain.stage.seeds import purpose_seed
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def replay(
@@ -53,12 +57,15 @@ def replay(
     )
     buffer = Buffer(epochs=config.updates.epochs, minibatches=config.updates.minibatches)
     schedules, configs = NumberSchedules(config), dict[int, RlConfig]()
+    last = _last_learned(config, table)
     for number, groups in stored_groups(table):
         if number > config.steps:
             raise UserError(
                 f"{rollouts}: there are rollouts of step {number}, but the config has"
                 f" {config.steps} steps; give the config of the run that made them"
             )
+        if number > last:
+            break
         step = number - 1
         configs[step] = schedules.at(step)
         drawn = configs[min(version for group in groups for r in group for version in r.versions)]
@@ -77,6 +84,17 @@ def replay(
     learner.trainable.finish()
     learner.trainable.merge()
     return weights_digest(policy.model)
+
+
+def _last_learned(config: RlConfig, table: "pl.DataFrame") -> int:
+    """The last step that the saved policy has learned from.
+
+    Behind it a run that stopped has what it drew ahead, or learned and took back. Nothing of that
+    is marked as learned from, but a learner with stored episodes would recall some for it.
+    """
+    if config.stop is None:
+        return config.steps
+    return max(table.filter("trained")["step"].to_list(), default=0)
 
 
 def _require_measured(followed: Collection[str], measured: Mapping[str, float]) -> None:
