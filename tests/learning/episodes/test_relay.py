@@ -11,6 +11,7 @@ from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
 from posttrain.learning.episodes.script import play_script
 from posttrain.learning.episodes.worlds.guess import Guess
 from posttrain.learning.episodes.worlds.relay import Relay
+from posttrain.stage.errors import UserError
 
 assert EPISODE_ENVIRONMENTS.parts["relay"] is Relay, "a relay finds its world among these"
 
@@ -108,6 +109,7 @@ def test_scripts_that_never_slip_play_as_the_world_itself_and_slips_cost():
         ({"every": {"policy": 2}}, "every.policy: 2 is no number of acts"),
         ({"every": {"guide": 0}}, "every.guide: 0 is no number of acts"),
         ({"of": "tictactoe"}, "world tictactoe asks opponent too"),
+        ({"of": "repair"}, "what world repair answers may hang on a clock"),
         ({"of": "single"}, "of: single is no world to act in"),
         ({"of": "relay"}, "of: relay is no world to act in"),
     ],
@@ -115,3 +117,12 @@ def test_scripts_that_never_slip_play_as_the_world_itself_and_slips_cost():
 def test_what_no_relay_can_be_is_refused(settings, told):
     with pytest.raises(ValidationError, match=told):
         Relay(**settings)
+
+
+def test_a_stage_that_acts_in_a_world_may_reach_what_that_world_needs():
+    assert (Relay().reaches(), Relay(of="sql").reaches()) == (frozenset(), {"sandbox"})
+    _, facts = Relay(of="sql").pose(Random(3))
+    told = "of world sql, which needs sandbox, and the stage acts in guess; set of to sql there"
+    with pytest.raises(UserError, match=told):
+        Relay().begin(facts, 0)
+    assert Relay(of="sql").begin(facts, 0).asks

@@ -16,6 +16,7 @@ from posttrain.learning.episodes.environments.base import (
     Told,
 )
 from posttrain.learning.episodes.worlds.base import Posed, World, WorldFacts
+from posttrain.stage.errors import UserError
 from posttrain.stage.slots import InSlot
 
 _LONGEST_WORD = 400
@@ -75,6 +76,11 @@ class Relay(World):
                 f"of: world {self.of} asks {', '.join(sorted(inner.roles_asked()))} too; take one"
                 " that asks the policy alone"
             )
+        if not inner.EXACT:
+            raise ValueError(
+                f"of: what world {self.of} answers may hang on a clock or a network, and episodes"
+                " of a relay are exact; take another one"
+            )
         return self
 
     def pose(self, draw: Random) -> Posed:
@@ -92,12 +98,33 @@ class Relay(World):
             },
         )
 
+    def reaches(self) -> frozenset[str]:
+        """Reach what the inner world does, such as the sandbox; see `StageConfig.reaches`."""
+        return _world(self.of, self.settings).reaches()
+
     def has_script(self) -> bool:
         """Tell whether the inner world has one; see `World.has_script`."""
         return _world(self.of, self.settings).has_script()
 
     def begin(self, facts: WorldFacts, seed: int) -> Situation:
-        """Ask who speaks first; see `World.begin`."""
+        """Ask who speaks first; see `World.begin`.
+
+        Args:
+            facts: Of the problem.
+            seed: Of the problem.
+
+        Returns:
+            Where the episode stands.
+
+        Raises:
+            UserError: The problem's world needs what the stage did not ask for.
+
+        """
+        if lacking := sorted(_world(facts["of"]).reaches() - self.reaches()):
+            raise UserError(
+                f"environment relay: the problems are of world {facts['of']}, which needs"
+                f" {lacking[0]}, and the stage acts in {self.of}; set of to {facts['of']} there"
+            )
         inner = _world(facts["of"]).begin(facts["facts"], seed)
         roles = [role for together in facts["order"] for role in together]
         state = {
