@@ -169,7 +169,8 @@ def test_what_is_read_and_said_is_shaped_by_settings(url):
             assert [told.text for told in situation.asks[0].new] == ([text] if text else [])
     environment = OpenEnv(url=url, takes=None, action={"message": "1"}, reset={"add": 9})
     with begun(environment, 1, Problem("p", "guess", "{}", 1, "played")) as situation:
-        assert said(environment, situation, "[1]").facts == {"tool_errors": 1.0}
+        for no_json in ("[1]", '{"message": NaN}', '{"message": 1e999}'):
+            assert said(environment, situation, no_json).facts == {"tool_errors": 1.0}
         assert said(environment, situation, "{}").earned == {"policy": 0.25}  # the digit is 0
         assert said(environment, situation, '{"message": "0"}').earned == {"policy": 1.0}
         assert said(environment, situation, '{"message": "0"}', cut=True).asks == ()

@@ -1,11 +1,13 @@
 """What an episode has shown of documents is among the parents of its rows."""
 
+import json
 from typing import Literal
 
 import pytest
 
 from posttrain.data.schemas import completions_table
 from posttrain.learning.episodes.environments.base import POLICY
+from posttrain.learning.episodes.excerpt import excerpt
 from posttrain.learning.episodes.play import Role, play, retrace
 from posttrain.learning.episodes.players.base import PlayBench
 from posttrain.learning.episodes.sampling import EpisodeSamplingConfig, PlayingEngine
@@ -84,3 +86,11 @@ def test_an_attempt_has_what_it_read_among_its_parents(
     assert parents.to_list() == [
         [problem.id, "notes:1", "notes:2"] for problem in problems for _ in range(3)
     ]
+
+
+def test_half_a_letter_of_a_server_is_read_as_a_question_mark(tokenizer):
+    told = json.loads('"a\\ud83d b"')
+    with pytest.raises((TypeError, UnicodeEncodeError)):
+        tokenizer(told)
+    assert excerpt(told, 9) == "a? b"
+    assert tokenizer(excerpt(told, 9))["input_ids"]

@@ -18,6 +18,7 @@ from posttrain.learning.episodes.environments.base import (
     Told,
 )
 from posttrain.learning.episodes.environments.calls import last_call, tool_answered
+from posttrain.learning.episodes.excerpt import excerpt
 from posttrain.stage.declared import read_path
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.needs import ENDPOINT
@@ -126,9 +127,7 @@ class Mcp(Environment):
         return self._told(state, name, text, wrong=wrong)
 
     def _told(self, state: EpisodeState, name: str, text: str, *, wrong: bool) -> Situation:
-        text = text.strip() or "nothing"
-        if len(text) > self.most_characters:
-            text = f"{text[: self.most_characters]} ..."
+        text = excerpt(text.strip() or "nothing", self.most_characters)
         facts = {"tool_errors": 1.0} if wrong else {}
         return tool_answered(state, text, name=name, author=self.author, facts=facts)
 

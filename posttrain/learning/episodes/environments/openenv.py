@@ -19,6 +19,7 @@ from posttrain.learning.episodes.environments.base import (
     Situation,
     Told,
 )
+from posttrain.learning.episodes.excerpt import excerpt
 from posttrain.stage.errors import UserError
 from posttrain.stage.needs import ENDPOINT
 
@@ -161,11 +162,13 @@ class OpenEnv(Environment):
         action = json.loads(text)
         if not isinstance(action, dict):
             raise ValueError
+        # Nor NaN and 1e999, which Python reads and no server: it would break off, unjudged.
+        json.dumps(action, allow_nan=False)
         return action
 
     def _after(self, state: EpisodeState, seen: "Observed") -> Situation:
         if seen.wrong:
-            return _refused(state, seen.wrong[: self.most_characters])
+            return _refused(state, excerpt(seen.wrong, self.most_characters))
         if not isfinite(seen.reward):
             return Situation(state, failed="the server: its reward is no number")
         total = state["earned"] + seen.reward * self.scale
@@ -184,9 +187,7 @@ class OpenEnv(Environment):
                 )
             found = found[name]
         text = found if isinstance(found, str) else json.dumps(found)
-        text = text.strip() or "nothing"
-        most = self.most_characters
-        return text if len(text) <= most else f"{text[:most]} ..."
+        return excerpt(text.strip() or "nothing", self.most_characters)
 
     def _address(self) -> str:
         scheme, rest = self.url.rstrip("/").split("://", 1)
