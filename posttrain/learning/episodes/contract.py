@@ -122,6 +122,13 @@ def _check(
     for role, paid in after.earned.items():
         if not _is_number(paid):
             _refuse(environment, by, f"pays {role} {paid!r:.40}", "let it pay finite numbers")
+    for name, counted in after.facts.items():
+        if not isinstance(name, str) or not _is_number(counted):
+            wrong = f"counts {name} {counted!r:.40}"
+            _refuse(environment, by, wrong, "let `facts` be finite numbers by their names")
+    if not isinstance(after.read, tuple) or not all(isinstance(each, str) for each in after.read):
+        wrong = f"showed {after.read!r:.60}"
+        _refuse(environment, by, wrong, "let `read` be a tuple of ids of rows")
     if not isinstance(after.key, str) or not isinstance(after.failed, str):
         _refuse(environment, by, "gave a `key` or a `failed` that is no text", "write texts there")
     if environment.JUDGES and not after.failed:

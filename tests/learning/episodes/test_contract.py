@@ -95,6 +95,14 @@ ASKS = (Ask(POLICY),)
             "`step` ended an episode in which policy earned 1.5 in all; let it add up to a number",
         ),
         (
+            {"step": situation({}, facts={"tool_errors": True})},
+            "`step` counts tool_errors True; let `facts` be finite numbers by their names",
+        ),
+        (
+            {"step": situation({}, read="a.txt:1")},
+            "`step` showed 'a.txt:1'; let `read` be a tuple of ids of rows",
+        ),
+        (
             {"step_all": lambda *_: []},
             "`step_all` gave [] for 1 episodes; let it give a situation for each",
         ),
