@@ -84,7 +84,9 @@ class Game:
         last, heard = self.said.get(ask.role), self.heard.get(ask.role)
         before = self.segments.get(ask.role, ())
         begun = len(before[-1].begun) if before else 0
-        first = ask.new or (Told("user", self.problem.prompt),)
+        # What is read first is one message, in place of the prompt or the prompt itself.
+        told = "\n".join(each.text for each in ask.new) if ask.new else self.problem.prompt
+        first = (Told("user", told),)
         return Cue(
             episode=self.id,
             index=self.index,

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Literal
 
 from posttrain.data.schemas import Problem
@@ -106,7 +105,7 @@ def _of_role(
 ) -> Iterator[Rollout]:
     """A rollout for each sequence that a role drew in."""
     shared = episode.shared.get(role, 0)
-    turns = iter(zip(episode.earned(role), episode.keys(role), strict=True))
+    turns = list(zip(episode.earned(role), episode.keys(role), strict=True))
     for place, segment in enumerate(episode.of(role)):
         drawn = sum(span.end - span.begin for span in segment.spans if span.drawn)
         if not drawn and (place or role != POLICY):
@@ -115,7 +114,11 @@ def _of_role(
         if segment.versions:
             _check_drawn(problem.id, drawn, segment.logprobs)
         before, shared = min(shared, drawn), max(0, shared - drawn)
-        own = [*islice(turns, len(segment.said)), *[(0.0, "")] * segment.summed_up]
+        own, turns = turns[: len(segment.said)], turns[len(segment.said) :]
+        if segment.summed_up:
+            # Where it was summed up somebody was to act, or could not any more: a place of its own.
+            key = turns[0][1] if turns else episode.situations[-1].key
+            own.append((0.0, f"~{key}" if key else ""))
         yield Rollout(
             problem_id=problem.id,
             source=problem.source,

@@ -1,6 +1,7 @@
 """Contexts that fill: what is read again, what bears loss, and what all sequences share."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 import pytest
@@ -115,7 +116,8 @@ def test_sequences_of_an_episode_are_one_rollout_for_reward_and_credit(episodes,
     assert {row.segment for row in group} >= {0, 1}
     together = wholes(group)
     assert [each.episode for each in together] == [episode.id for episode in episodes[0]]
-    for whole, places in zip(together, places_of_wholes(group), strict=True):
+    places_of = zip(episodes[0], together, places_of_wholes(group), strict=True)
+    for episode, whole, places in places_of:
         rows = [group[place] for place in places]
         assert whole.num_drawn == sum(row.num_drawn for row in rows)
         assert sum(whole.drawn) == whole.num_drawn
@@ -127,6 +129,12 @@ def test_sequences_of_an_episode_are_one_rollout_for_reward_and_credit(episodes,
         assert parted(tuple(range(whole.num_drawn)), rows)[-1][-1] == whole.num_drawn - 1
         assert sum(earned for earned, _ in whole.turns) == 1.0
         assert len(whole.turns) == len(whole.drawn_by_turn)
+        # By a key of its own a summary is compared with summaries from the same situation alone.
+        keys = [key for _, key in whole.turns]
+        summed = sum(each.summed_up for each in episode.of(POLICY))
+        assert sum(key.startswith("~") for key in keys) == summed
+        assert [key for key in keys if not key.startswith("~")] == ["0", "1", "2"]
+        assert all(key[1:] == after for key, after in pairwise(keys) if key.startswith("~"))
         assert as_one(rows[:1]) is rows[0]
 
 
@@ -188,6 +196,33 @@ def test_a_summary_that_says_nothing_is_left_out(tokenizer, problems, prompts, p
     summed = [segment for group in groups for each in group for segment in each.of(POLICY)]
     assert any(segment.summed_up for segment in summed)
     assert not any("..." in tokenizer.decode(segment.token_ids) for segment in summed)
+
+
+class Posing(Reading):
+    """Ask by two messages first, in place of the prompt."""
+
+    kind: Literal["posing"] = "posing"
+
+    def start(self, problem, seed):
+        return (
+            super()
+            .start(problem, seed)
+            ._replace(asks=(Ask(POLICY, (Told("user", "legs"), Told("user", "dog"))),))
+        )
+
+
+def test_all_that_was_read_first_is_read_again_behind_a_summary(
+    tokenizer, problems, prompts, params
+):
+    engine = FakeEngine(tokenizer, lambda prompt, index, seed: "ab")
+    config = PlayConfig.parse({"context": {"kind": "summarize", "at_tokens": 1}}, where="x")
+    speakers = config.seated(PlayBench(engine, tokenizer)).speakers(params)
+    groups = play(Posing(), problems[:1], prompts[:1], speakers, seed=SEED, most_turns=2)
+    for episode in groups[0]:
+        first, second = episode.of(POLICY)
+        for segment in (first, second):
+            read = tokenizer.decode(segment.token_ids[: segment.spans[0].end])
+            assert "legs\ndog" in read
 
 
 def test_what_is_summed_up_is_in_the_length_of_an_episode():
