@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -17,9 +18,13 @@ from posttrain.learning.episodes.asked import Reply, Speaker
 from posttrain.learning.episodes.environments.base import Act
 from posttrain.learning.episodes.players.base import PlayBench, Player, Seat
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
+from posttrain.learning.rl.ahead import MadeAhead
+from posttrain.learning.rl.generation import Generation
+from posttrain.learning.rl.generations import Queue
 from posttrain.learning.rl.instructed import Instructed
 from posttrain.learning.rl.instructors.base import InstructedAttempts, InstructorBench
 from posttrain.learning.rl.instructors.population import PopulationInstructor
+from posttrain.learning.rl.producers.base import Production
 from posttrain.learning.rl.replay import replay
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -218,6 +223,33 @@ def test_a_run_is_replayed_and_gone_on_with_to_the_same_weights(
     drawn = {text.strip() for text in found["said"]}
     assert drawn & {each["text"] for each in told}
     assert any(each["parent"] for each in told)
+
+
+@pytest.mark.parametrize("memory", [{}, {"seen": 1}])
+@pytest.mark.parametrize("instructed", [None, object()])
+def test_what_is_tried_earns_by_all_that_was_drawn_before(memory, instructed):
+    """As in one process, where a reward that remembers has seen all earlier generations."""
+    told = []
+
+    def note(text, then):
+        told.append(text)
+        return then
+
+    rollouter = SimpleNamespace(
+        production=Production(),
+        instructed=instructed,
+        bench=SimpleNamespace(rewarder=SimpleNamespace(state_dict=lambda: memory)),
+        generate=lambda step, config, *, version: note(f"rewarded {step}", Generation(step, [])),
+        draft=lambda step, config, **_: note(f"tried for {step}", step),
+        generation=lambda draft, made: note(f"rewarded {draft}", Generation(draft, [])),
+    )
+    made = MadeAhead([], {"logprob_gap": 0.0}, None, 0.0)
+    pool = SimpleNamespace(begin=lambda draft, *_, **__: draft, made=lambda begun: made)
+    config = SimpleNamespace(staleness=2, steps=9, problems_per_step=1)
+    learner = SimpleNamespace(check_gap=lambda gap: None)
+    Queue(pool).fill(rollouter, learner, config, step=0)
+    waits = ["rewarded 1"] if memory and instructed else []
+    assert told == ["rewarded 0", "tried for 1", *waits, "tried for 2"]
 
 
 def test_an_author_without_room_is_told(guesser, coins_path, tmp_path):

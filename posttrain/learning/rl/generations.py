@@ -118,7 +118,7 @@ class Queue:
         *,
         step: int,
     ) -> None:
-        if remembers(rollouter.production):
+        if remembers(rollouter.production) or _tries_by_a_memory(rollouter):
             self.settle(rollouter, learner)
         draft = rollouter.draft(
             self.num_drawn, config, version=step, wanted=config.problems_per_step
@@ -280,6 +280,11 @@ class Buffer:
             self.open(Generation.of(state["generation"]), samples)
             self.num_done = int(state["num_done"])
             self.totals = {name: list(values) for name, values in state["totals"].items()}
+
+
+def _tries_by_a_memory(rollouter: Rollouter) -> bool:
+    """Whether what is tried for the next draft earns by what was rewarded before."""
+    return rollouter.instructed is not None and bool(rollouter.bench.rewarder.state_dict())
 
 
 def step_samples(
