@@ -66,7 +66,7 @@ def _of_classes(body: ast.AST, above: str) -> Iterator[tuple[str, dict[str, str]
             yield from _of_classes(node, f"{above}{node.name}.")
         elif isinstance(node, ast.FunctionDef):
             yield from _of_classes(node, f"{above}{node.name}.<locals>.")
-        else:
+        elif not isinstance(node, ast.expr):  # no class stands in one, and most nodes do
             yield from _of_classes(node, above)
 
 

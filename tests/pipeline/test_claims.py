@@ -234,6 +234,7 @@ def test_what_cannot_be_compared_is_one_sentence(project, text, sentence):
     assert str(refused.value).endswith(sentence)
 
 
+@pytest.mark.slow  # six plans of twelve stages: six seconds
 def test_a_verdict_is_kept_and_goes_stale_with_what_it_rests_on(project, monkeypatch):
     found, claim = project()
     keys = claim_keys(found.method, claim, 2, ROOT)

@@ -39,6 +39,8 @@ def test_pretrain(tables, tmp_path, kill_runs):
     )
 
 
+# What is cut at every checkpoint in one process, test_supervised.py and test_prepare.py hold.
+@pytest.mark.slow
 def test_sft(tables, base, tmp_path, kill_runs):
     kill_runs(
         tmp_path,
