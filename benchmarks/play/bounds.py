@@ -134,6 +134,9 @@ def main() -> None:
         if missing := lacking(known[kind]):
             print(f"{kind}: not measured, it needs {missing[0].what}; {missing[0].remedy}")
             continue
+        if asks := [name for name, each in known[kind].model_fields.items() if each.is_required()]:
+            print(f"{kind}: not measured, what it plays is set by {', '.join(asks)}")
+            continue
         today = datetime.now(UTC).date().isoformat()
         found = measured(known[kind].parse({"kind": kind}, where=kind), asked.problems)
         figures[kind] = {"date": today, **found}

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from posttrain.cli.escapes import printable
 from posttrain.cli.format_options import columns_option, format_option, stated_format
 from posttrain.cli.options import DocumentedGroup, plain_table
 from posttrain.stage.errors import UserError
+from posttrain.stage.escapes import printable
 from posttrain.stage.formatting import counted
 
 if TYPE_CHECKING:

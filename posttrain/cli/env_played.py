@@ -10,9 +10,9 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from posttrain.cli.escapes import printable
 from posttrain.cli.options import plain_table
 from posttrain.stage.errors import UserError
+from posttrain.stage.escapes import printable
 from posttrain.stage.formatting import counted
 
 if TYPE_CHECKING:

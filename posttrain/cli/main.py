@@ -11,8 +11,8 @@ from typing import NamedTuple
 import click
 
 from posttrain import __version__
-from posttrain.cli.escapes import printable
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.escapes import printable
 from posttrain.stage.interrupts import SENTENCE, Interrupted, end_now, hear, interrupt
 
 _SESSION = "posttrain.pipeline.execution.session"

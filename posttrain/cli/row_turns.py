@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from posttrain.cli.escapes import printable
 from posttrain.stage.errors import UserError
+from posttrain.stage.escapes import printable
 from posttrain.stage.formatting import counted
 
 if TYPE_CHECKING:

@@ -69,7 +69,8 @@ def run(
 
     """
     from posttrain.cli.plan import check_release
-    from posttrain.pipeline.execution.compatibility import refuse_incompatible
+    from posttrain.pipeline.execution.compatibility import asking_people, refuse_incompatible
+    from posttrain.pipeline.execution.display import PlainDisplay
     from posttrain.pipeline.execution.session import open_session
 
     if start and only:
@@ -84,6 +85,7 @@ def run(
         decisions = session.single(only) if only else session.planner.plan()
         refuse_incompatible(session.planner, decisions)
         check_release(session)
+        asking = asking_people(session.planner, decisions)
         idle = all(decision.action == "cached" for decision in decisions)
         if idle:
             session.settle(decisions)
@@ -99,6 +101,8 @@ def run(
                 local=local,
                 slots=lanes,
                 command=_command_line(),
+                # Bars that are drawn anew would go over what a person is asked, and types.
+                shown=PlainDisplay() if asking else None,
                 then=partial(_renew_page, session, alone=bool(only)),
             )
         from posttrain.cli.summary import show_summary

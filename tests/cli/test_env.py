@@ -34,7 +34,7 @@ def test_what_a_clock_has_a_say_in_is_marked(env):
     heading, *rows = [line.split("\t") for line in env("list", "--tsv").stdout.splitlines()]
     exact = {row[0]: row[heading.index("exact")] for row in rows}
     marked = {kind for kind, value in exact.items() if value == "no"}
-    assert marked == {"mcp", "openenv", "python", "repair"}
+    assert marked == {"mcp", "openenv", "python", "repair", "verifiers"}
     assert env("list").stdout.count("not exact") == len(marked)
     assert "not exact" not in env("show", "calculator").stdout
 

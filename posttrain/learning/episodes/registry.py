@@ -29,6 +29,7 @@ from posttrain.learning.episodes.worlds.textarena import TextArena
 from posttrain.learning.episodes.worlds.textworld import TextWorld
 from posttrain.learning.episodes.worlds.tictactoe import TicTacToe
 from posttrain.learning.episodes.worlds.twenty_questions import TwentyQuestions
+from posttrain.learning.episodes.worlds.verifiers import VerifiersWorld
 from posttrain.stage.slots import Slot
 
 EPISODE_ENVIRONMENTS = Slot(
@@ -63,6 +64,7 @@ EPISODE_ENVIRONMENTS = Slot(
         "sql": Sql,
         "tictactoe": TicTacToe,
         "twenty_questions": TwentyQuestions,
+        "verifiers": VerifiersWorld,
     },
     one_of=("start",),
 )

@@ -4,19 +4,23 @@ Tokenizers and chat templates are equal from the first checkpoint to the evaluat
 policy learned is not what it is asked.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from posttrain.backends.terminal import open_terminal
 from posttrain.pipeline.execution.parts import PLAIN
 from posttrain.pipeline.hermetic.process import holds_here
 from posttrain.pipeline.plan import Decision, Planner
 from posttrain.pipeline.verifiers import verifier_digest
 from posttrain.provenance.ledger import ArtifactRecord, Ledger
 from posttrain.provenance.lineage.recalls import refuse_recalled
+from posttrain.stage.config import configs_in
 from posttrain.stage.errors import UserError
 from posttrain.stage.files import nearest_existing
 from posttrain.stage.hashing import ArtifactDigest
+from posttrain.stage.needs import TERMINAL
 from posttrain.stage.spec import ArtifactKind, Stage
 
 ArtifactRecords = Sequence[ArtifactRecord]
@@ -34,6 +38,31 @@ def refuse_incompatible(planner: Planner, decisions: Sequence[Decision]) -> None
         if decision.action == "run" and decision.key is not None:
             stage = planner.dag.stages[decision.stage]
             refuse_mixed(stage, models(planner.ledger, stage, _inputs(decision)))
+
+
+def asking_people(planner: Planner, decisions: Sequence[Decision]) -> tuple[str, ...]:
+    """Name the stages that would ask a person at the terminal.
+
+    Args:
+        planner: The plan of the recipe.
+        decisions: What will happen to its stages.
+
+    Raises:
+        UserError: There are such, and this command has no terminal.
+
+    """
+    found = tuple(
+        each.stage
+        for each in decisions
+        if each.action in ("run", "pending")
+        and any(
+            TERMINAL in config.reaches()
+            for config in configs_in(planner.dag.stages[each.stage].config)
+        )
+    )
+    for stage in found[:1]:
+        os.close(open_terminal(f"stage '{stage}'", planner.workspace.root).descriptor)
+    return found
 
 
 def refuse_other_disk(planner: Planner, decisions: Sequence[Decision]) -> None:

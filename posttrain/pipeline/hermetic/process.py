@@ -21,7 +21,7 @@ from posttrain.pipeline.hermetic.system import CACHES, caches
 from posttrain.pipeline.hermetic.view import Grants, StageView
 from posttrain.stage.declared import read_from
 from posttrain.stage.errors import UserError
-from posttrain.stage.needs import ENDPOINT, LEAVES, SEVERAL
+from posttrain.stage.needs import ANSWERED, LEAVES, SEVERAL
 from posttrain.stage.rules import Heard, hand_on
 
 ISOLATION = "POSTTRAIN_ISOLATION"
@@ -141,7 +141,7 @@ def _keep_caches(reach: frozenset[str]) -> list[Path]:
         if variable and "{tmp}" in usual:
             # A stage has temporary files of its own, which go with it.
             os.environ.setdefault(variable, str(folder))
-    return [*found.values(), *(_request_cache() if ENDPOINT in reach else [])]
+    return [*found.values(), *(_request_cache() if reach & ANSWERED else [])]
 
 
 def _request_cache() -> list[Path]:

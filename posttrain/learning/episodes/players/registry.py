@@ -4,6 +4,7 @@ from posttrain.learning.episodes.players.base import Player
 from posttrain.learning.episodes.players.checkpoint import CheckpointPlayer
 from posttrain.learning.episodes.players.earlier import EarlierPlayer
 from posttrain.learning.episodes.players.endpoint import EndpointPlayer
+from posttrain.learning.episodes.players.person import PersonPlayer
 from posttrain.learning.episodes.players.policy import PolicyPlayer
 from posttrain.learning.episodes.players.present import PresentPlayer
 from posttrain.learning.episodes.players.script import ScriptPlayer
@@ -19,6 +20,7 @@ PLAYERS = Slot(
         "checkpoint": CheckpointPlayer,
         "endpoint": EndpointPlayer,
         "script": ScriptPlayer,
+        "person": PersonPlayer,
     },
     one_of=("sit",),
 )

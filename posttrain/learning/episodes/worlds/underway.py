@@ -37,7 +37,7 @@ class Underway(Generic[T]):
         with self._lock:
             return self._kept.pop((problem, said), None)
 
-    def keep(self, problem: str, said: str, thing: T) -> None:
+    def keep(self, problem: str, said: str, thing: T) -> list[T]:
         """Keep an object for who goes on from there.
 
         Args:
@@ -45,9 +45,15 @@ class Underway(Generic[T]):
             said: All that was said since.
             thing: What stands there now; nobody else may hold it.
 
+        Returns:
+            What is not kept any more, for who has to close it.
+
         """
         with self._lock:
+            replaced = self._kept.get((problem, said))
+            gone = [] if replaced is None else [replaced]
             self._kept[problem, said] = thing
             self._kept.move_to_end((problem, said))
             while len(self._kept) > self.most:
-                self._kept.popitem(last=False)
+                gone.append(self._kept.popitem(last=False)[1])
+        return gone
