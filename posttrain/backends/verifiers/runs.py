@@ -7,13 +7,13 @@ draws depends on no other episode.
 import asyncio
 import copy
 from collections.abc import Mapping
-from hashlib import sha256
 from threading import RLock
 from typing import Any, NamedTuple, NoReturn
 
 from posttrain.backends.verifiers.library import LibraryEnv, chance, event_loop
 from posttrain.backends.verifiers.seats import SeatAgent, SeatAnswer, SeatAsk
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import sha256_hasher
 
 _LOCK = RLock()
 """Episodes take turns with the loop and with the process's chance."""
@@ -61,7 +61,7 @@ class EpisodeRun:
         self.asked: SeatAsk | None = None
         """Who is to speak; None where the episode is over."""
         self.end: EpisodeEnd | None = None
-        self.told = sha256()
+        self.told = sha256_hasher()
         """Of all that was asked, so that a replay can be held against it."""
         self._named, self._seconds = named, seconds
         self._rollouts: dict[str, int] = {}
