@@ -72,25 +72,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--episodes", type=int, default=10_000)
     parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument(
+        "--settle",
+        type=float,
+        default=200.0,
+        help="seconds before the first count: Chromium starts one more service of its own after"
+        " three minutes",
+    )
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         # Files that others make meanwhile are none of ours.
         tempfile.tempdir = folder
         adopt_orphans()
-        found = counted(holding(), options.episodes, options.minutes * 60)
+        found = counted(holding(), options.episodes, options.minutes * 60, settle=options.settle)
     found["not measured"] = _absent()
     options.out.write_text(json.dumps({"machine": described(threads=1), **found}, indent=1) + "\n")
     print(json.dumps(found, indent=1))
 
 
-def counted(environments: Sequence[Environment], episodes: int, seconds: float) -> dict[str, Any]:
+def counted(
+    environments: Sequence[Environment], episodes: int, seconds: float, *, settle: float = 0.0
+) -> dict[str, Any]:
     """Play and count.
 
     Args:
         environments: What is played.
         episodes: How many in all.
         seconds: After these no further hundred is begun.
+        settle: Seconds between the first hundred of each and the count of what they hold.
 
     Returns:
         How many were played of each kind, how they ended, what was held before and after.
@@ -100,6 +110,7 @@ def counted(environments: Sequence[Environment], episodes: int, seconds: float) 
     played: Counter[str] = Counter()
     for environment in environments:
         _play(environment, min(_BATCH, episodes), 0, ends, played)
+    time.sleep(settle)
     before, ran, begun = held_now(), commands_below(), time.perf_counter()
     shares = [_SHARES.get(each.kind, 1) for each in environments]
     left = [
