@@ -77,3 +77,45 @@ def first_of_each(ids_BT: Tensor, num_ids: int) -> tuple[Tensor, Tensor]:
     first_BK = first_BK.scatter_reduce(1, ids_BT.clamp(min=0), place_BT, reduce="amin")
     has_BK = first_BK < width
     return torch.where(has_BK, first_BK, 0), has_BK
+
+
+def runs(mask_BT: Tensor) -> tuple[Tensor, int]:
+    """Number the runs of each row, such as the turns of an episode: what is read parts them.
+
+    Args:
+        mask_BT: True inside of a run; between two runs lies at least one place that is not.
+
+    Returns:
+        The run of each place, from 0 within a row, -1 at places of none, ``[B, T]``; and the most
+        runs of a row.
+
+    """
+    inside_BT = mask_BT.bool()
+    before_BT = torch.zeros_like(inside_BT)
+    before_BT[:, 1:] = inside_BT[:, :-1]
+    number_BT = (inside_BT & ~before_BT).cumsum(-1) - 1
+    num_runs = int(number_BT.amax()) + 1 if number_BT.numel() else 0
+    return torch.where(inside_BT, number_BT, -1), num_runs
+
+
+def sum_of_runs(values_BT: Tensor, run_BT: Tensor, num_runs: int) -> tuple[Tensor, Tensor]:
+    """Sum the values of each run, and spread the sum over its places.
+
+    Args:
+        values_BT: One number per place.
+        run_BT: The run of each place, as `runs` gives it.
+        num_runs: K, the most runs of a row.
+
+    Returns:
+        The sum of the run that a place is of, and how many places that run has, ``[B, T]`` each;
+        0 at places of none.
+
+    """
+    inside_BT, place_BT = run_BT >= 0, run_BT.clamp(min=0)
+    empty_BK = values_BT.new_zeros(len(values_BT), max(1, num_runs))
+    counted_BT = torch.where(inside_BT, values_BT, 0.0)
+    size_BK = empty_BK.scatter_add(1, place_BT, inside_BT.to(values_BT.dtype))
+    sum_BK = empty_BK.scatter_add(1, place_BT, counted_BT)
+    sum_BT, size_BT = sum_BK.gather(1, place_BT), size_BK.gather(1, place_BT)
+    zero = values_BT.new_zeros(())
+    return torch.where(inside_BT, sum_BT, zero), torch.where(inside_BT, size_BT, zero)

@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from posttrain.learning.rl.ahead import Ahead, remembers
-from posttrain.learning.rl.batch import TrainSample, bearing_loss, with_advantages
+from posttrain.learning.rl.batch import TokenValues, TrainSample, bearing_loss, with_advantages
 from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.familiar import only
 from posttrain.learning.rl.generation import Generation
-from posttrain.learning.rl.learner import PolicyLearner, recalled_samples
-from posttrain.learning.rl.rollout import Group, learned_from, marked
+from posttrain.learning.rl.learner import PolicyLearner, training_samples
+from posttrain.learning.rl.passes import ModelPasses
+from posttrain.learning.rl.rollout import Group, Rollout, learned_from, marked
 from posttrain.learning.rl.rollouter import Draft, Rollouter
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import shuffler
@@ -304,6 +306,35 @@ def step_samples(
     """
     earned = learner.training_samples(trained, step=step)
     return earned, [*bearing_loss(earned), *recalled_samples(learner.passes, step=step)]
+
+
+def recalled_samples(passes: ModelPasses, *, step: int) -> list[list[TrainSample]]:
+    """Turn the stored episodes that a step learns from into samples, as `training_samples` does.
+
+    Args:
+        passes: The models, and what learns from stored episodes.
+        step: 0-based step.
+
+    Returns:
+        The samples that bear loss, a group for each episode; none where none are stored.
+
+    """
+    if passes.turn_learner is None:
+        return []
+
+    def logprobs_of(rows: Sequence[Rollout]) -> Sequence[TokenValues]:
+        return passes.rows([TrainSample.bare(row) for row in rows], passes.present_logprobs)
+
+    recalled = passes.turn_learner.recall(passes.config, logprobs_of, step=step)
+    samples = training_samples([each.rows for each in recalled], passes, step=step)
+    taught = [
+        [
+            only(sample, tokens) if sample is not None and any(tokens) else None
+            for sample, tokens in zip(group, each.taught, strict=True)
+        ]
+        for group, each in zip(samples, recalled, strict=True)
+    ]
+    return bearing_loss(taught)
 
 
 def _drop_stale(generation: Generation, *, bound: int) -> Generation:

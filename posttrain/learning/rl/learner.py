@@ -21,7 +21,6 @@ from posttrain.learning.rl.batch import (
     TokenValues,
     TrainBatch,
     TrainSample,
-    bearing_loss,
     collate,
     lengths_and_groups,
     reward_statistics,
@@ -32,7 +31,13 @@ from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.failures import errors_of_rl, naming_culprit, refuse_infinite
 from posttrain.learning.rl.gap import engine_gap, refuse_gap, token_gap
 from posttrain.learning.rl.passes import ModelPasses
-from posttrain.learning.rl.rollout import Group, as_one, by_row, of_wholes, places_of_wholes
+from posttrain.learning.rl.rollout import (
+    Group,
+    as_one,
+    by_row,
+    of_wholes,
+    places_of_wholes,
+)
 from posttrain.learning.training.failed_batch import keep_for_replay
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, Stateful
@@ -354,23 +359,6 @@ def training_samples(
         for place, (sample, own) in enumerate(zip(bare, bears, strict=True))
     )
     return [[next(samples) for _ in group] for group in groups]
-
-
-def recalled_samples(passes: ModelPasses, *, step: int) -> list[list[TrainSample]]:
-    """Turn the stored episodes that a step learns from into samples, as `training_samples` does.
-
-    Args:
-        passes: The models, and what learns from stored episodes.
-        step: 0-based step.
-
-    Returns:
-        The samples that bear loss, a group for each episode; none where none are stored.
-
-    """
-    if passes.turn_learner is None:
-        return []
-    groups = passes.turn_learner.recall(passes.config, step=step)
-    return bearing_loss(training_samples(groups, passes, step=step))
 
 
 def whole_denominator(parts: Sequence[TrainBatch], config: RlConfig) -> int:

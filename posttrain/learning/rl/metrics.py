@@ -76,6 +76,7 @@ METRICS: Mapping[str, str] = {
     "rl/turn_values_grad_norm": "norm of their gradient before clipping, likewise",
     "rl/turn_values_stored": "episodes that they may learn from",
     "rl/turn_values_recalled": "stored episodes that the policy learned from",
+    "rl/turn_values_recalled_turns": "turns of theirs that it learned from",
     "rl/turn_advantage": "mean advantage of the turns that the policy learned from, unweighed",
     "rl/turn_advantage_positive": "share of these turns whose advantage is above 0",
     "rl/grad_norm": "norm of the gradient before clipping",

@@ -15,6 +15,7 @@ from posttrain.learning.algorithms.advantages.learned import LearnedAdvantage
 from posttrain.learning.algorithms.turn_values.base import TurnValues
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.familiar import LogprobsOf, Recalled, familiar
 from posttrain.learning.rl.rollout import (
     Group,
     Rollout,
@@ -76,6 +77,8 @@ class TurnLearner:
     measured: dict[str, float] = field(default_factory=dict)
     """Of the present step, by the names of the metrics."""
     _seen: list[float] = field(default_factory=list)
+    _num_fresh: int = 0
+    """Stored episodes, the last ones, that were drawn for the present step."""
 
     def begin(self, groups: Sequence[Group]) -> None:
         """Store what was drawn before the run, by whomever; a capacity counts from the first step.
@@ -102,6 +105,7 @@ class TurnLearner:
         fresh = usable(groups)
         self.store.add(fresh, capacity=values.capacity)
         stored = self.store.episodes
+        self._num_fresh = min(len(fresh), len(stored))
         self.measured, self._seen = {"turn_values_stored": float(len(stored))}, []
         if not stored:
             return
@@ -154,27 +158,40 @@ class TurnLearner:
         values = values_of(config)
         return values.teach != "stored" and step >= values.warmup
 
-    def recall(self, config: RlConfig, *, step: int) -> list[Group]:
+    def recall(self, config: RlConfig, logprobs_of: LogprobsOf, *, step: int) -> list[Recalled]:
         """Choose the stored episodes that the policy learns from in a step.
 
         Args:
             config: Of the step.
+            logprobs_of: Asks the present policy, where the values choose by what it says.
             step: Counted from 0.
 
         Returns:
-            A group for each; none where the policy learns from what it just drew alone.
+            The episodes, each in a group of its own; none where the policy learns from what it just
+            drew alone.
 
         """
         values = values_of(config)
-        chosen: list[EpisodeRows] = []
+        chosen: list[Recalled] = []
         if values.teach != "present" and step >= values.warmup and self.store.episodes:
-            pool = self._kept(values, config)
             draw = shuffler(self.seed, "recalled", step)
-            chosen = draw.choices(pool, k=values.recalled)
+            if values.familiar is None:
+                pool = self._kept(values, config)
+                chosen = [Recalled.whole(rows) for rows in draw.choices(pool, k=values.recalled)]
+            else:
+                chosen = familiar(
+                    self.store.episodes[: len(self.store.episodes) - self._num_fresh],
+                    bounds=values.familiar,
+                    most=values.recalled,
+                    draw=draw,
+                    logprobs_of=logprobs_of,
+                )
         self.measured["turn_values_recalled"] = float(len(chosen))
+        self.measured["turn_values_recalled_turns"] = float(sum(each.num_turns for each in chosen))
         # Their groups' numbers are those of other steps.
         return [
-            [row._replace(group=-1 - place) for row in rows] for place, rows in enumerate(chosen)
+            Recalled([row._replace(group=-1 - place) for row in each.rows], each.taught)
+            for place, each in enumerate(chosen)
         ]
 
     def batches(

@@ -222,6 +222,22 @@ def digirl(rows: FormulaRollouts) -> Tensor:
     return weighed_turns(rows, kept)
 
 
+def webrl(rows: FormulaRollouts) -> Tensor:
+    """Equations 6 and 9: (log-ratio of a turn to the phase before - A)², A by the lower V."""
+    losses = []
+    for i in rows.chosen:
+        turns, worth = rows.stored[i]["turns"], rows.worths[i]
+        outcome = float(sum(turn["earned"] for turn in turns) > 0)
+        chance = [min(1 / (1 + math.exp(-logit)) for logit in v) for v in worth.begun]
+        far = rows.log_p[i] - rows.log_old[i]
+        spans = [span for span in rows.stored[i]["spans"] if span["drawn"]]
+        parts = torch.split(far, [span["end"] - span["begin"] for span in spans])
+        for v, after, moved in zip(chance, [*chance[1:], outcome], parts, strict=True):
+            a = 0.5 * (after - v) + 0.5 * (outcome - v)
+            losses.append((moved.sum() - a) ** 2)
+    return torch.stack(losses).sum() / len(rows.chosen)
+
+
 def option_values(rows: FormulaRollouts) -> Tensor:
     """min(exp(A / 0.3), 20), A by options of three turns."""
     weights = []

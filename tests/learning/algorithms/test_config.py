@@ -151,7 +151,7 @@ CONTRADICTIONS = {
     "a surrogate that is none": (
         {"surrogate": {"kind": "proximal"}},
         "rl.algorithm.surrogate: there is no surrogate 'proximal'; take cispo, clip, gmpo,"
-        " reinforce, sapo, squared, or name the module that offers it under `plugins`",
+        " regression, reinforce, sapo, squared, or name the module that offers it under `plugins`",
     ),
 }
 

@@ -8,6 +8,7 @@ from posttrain.learning.algorithms.batches import RolloutBatch
 from posttrain.learning.algorithms.turn_values.base import EpisodeTurns, TurnReadings
 from posttrain.learning.algorithms.turn_values.implicit import ImplicitValues
 from posttrain.learning.algorithms.turn_values.options import OptionValues
+from posttrain.learning.algorithms.turn_values.outcome import OutcomeValues
 from posttrain.learning.algorithms.turn_values.returns import ReturnValues
 from posttrain.learning.algorithms.turn_values.success import SuccessValues
 from posttrain.learning.algorithms.turn_values.td import TdValues
@@ -150,3 +151,20 @@ def test_an_advantage_is_signed_a_weight_or_a_filter(settings, expected):
     found, returns = advantage.estimate(batch, rewards_B=batch.rewards_B, costs=(), include_B=None)
     assert found.tolist() == [pytest.approx([*expected, 0.0])]
     assert returns is None
+
+
+def test_an_outcome_is_foreseen_and_a_turn_credited_halfway_to_it():
+    """WebRL, equations 8 and 9: by the next situation's chance, at last by the outcome."""
+    values = OutcomeValues(lam=0.25)
+    loss = rows(values.loss(READ, READ, turns()))
+    nats = lambda x: torch.nn.functional.softplus(torch.tensor(x)).item()  # noqa: E731
+    assert loss[0][1] == pytest.approx(nats(-0.5) + nats(-0.3))
+    assert loss[1] == pytest.approx([nats(0.2) + nats(0.0)])
+    first, second, third = torch.sigmoid(torch.tensor([0.2, 0.3, 0.6])).tolist()
+    found = rows(values.advantages(READ, READ, turns()))
+    expected = [0.25 * (second - first) + 0.75 * (1 - first)]
+    expected += [0.25 * (third - second) + 0.75 * (1 - second), 1 - third]
+    # The other episode fails: half of nothing, less the chance of 0.5 that it had.
+    assert found == near(expected, [-0.5])
+    with pytest.raises(ValueError, match="likely_from 0.9 is not below likely_to 0.5"):
+        OutcomeValues(likely_from=0.9, likely_to=0.5)

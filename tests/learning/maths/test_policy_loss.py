@@ -12,6 +12,7 @@ from posttrain.learning.algorithms.regularizers.entropy import EntropyRegularize
 from posttrain.learning.algorithms.surrogates.cispo import CispoSurrogate
 from posttrain.learning.algorithms.surrogates.clip import ClipSurrogate
 from posttrain.learning.algorithms.surrogates.gmpo import GmpoSurrogate
+from posttrain.learning.algorithms.surrogates.regression import RegressionSurrogate
 from posttrain.learning.algorithms.surrogates.reinforce import ReinforceSurrogate
 from posttrain.learning.algorithms.surrogates.sapo import SapoSurrogate
 from posttrain.learning.algorithms.surrogates.squared import SquaredSurrogate
@@ -386,3 +387,20 @@ def test_entropy_bonus():
     )
     assert bonus == -1.0
     assert metrics["entropy_exact"] == 2.0
+
+
+def test_a_turn_is_regressed_to_its_advantage_and_shared_out_over_its_tokens():
+    """An episode says two tokens, reads one, says one; another says one. By hand, beta 2."""
+    mask = torch.tensor([[False, True, True, False, True], [False, True, False, False, False]])
+    ratio = torch.tensor([[9.0, 0.1, 0.3, 9.0, -0.2], [9.0, 0.5, 9.0, 9.0, 9.0]]) * mask
+    ratio.requires_grad_()
+    advantages = torch.tensor([[9.0, 0.5, 0.5, 9.0, -1.0], [9.0, 1.0, 9.0, 9.0, 9.0]]) * mask
+    found = token_loss(RegressionSurrogate(beta=2.0), ratio, ratio, advantages, mask)
+    loss, _ = policy_loss(found, mask, aggregation="sequence_mean_token_sum", denominator=2)
+    # (2 x .4 - .5)^2 + (2 x -.2 + 1)^2 = .09 + .36, and (2 x .5 - 1)^2 = 0.
+    assert loss.item() == pytest.approx((0.09 + 0.36) / 2)
+    assert found.loss_BT[0].tolist() == pytest.approx([0.0, 0.045, 0.045, 0.0, 0.36])
+    loss.backward()
+    # 2 beta (beta l - A) / B at each token of the turn, whose optimum has no gradient.
+    assert ratio.grad[0].tolist() == pytest.approx([0.0, 0.6, 0.6, 0.0, 1.2])
+    assert ratio.grad[1].tolist() == pytest.approx([0.0] * 5)

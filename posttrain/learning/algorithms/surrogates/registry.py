@@ -4,6 +4,7 @@ from posttrain.learning.algorithms.surrogates.base import Surrogate
 from posttrain.learning.algorithms.surrogates.cispo import CispoSurrogate
 from posttrain.learning.algorithms.surrogates.clip import ClipSurrogate
 from posttrain.learning.algorithms.surrogates.gmpo import GmpoSurrogate
+from posttrain.learning.algorithms.surrogates.regression import RegressionSurrogate
 from posttrain.learning.algorithms.surrogates.reinforce import ReinforceSurrogate
 from posttrain.learning.algorithms.surrogates.sapo import SapoSurrogate
 from posttrain.learning.algorithms.surrogates.squared import SquaredSurrogate
@@ -18,6 +19,7 @@ SURROGATES = Slot(
         "sapo": SapoSurrogate,
         "gmpo": GmpoSurrogate,
         "squared": SquaredSurrogate,
+        "regression": RegressionSurrogate,
         "reinforce": ReinforceSurrogate,
     },
     one_of=("token_loss",),

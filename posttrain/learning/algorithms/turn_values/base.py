@@ -62,7 +62,8 @@ class TurnValues(Part, Schedulable):
     teach: Literal["present", "stored", "both"] = "present"
     """What the policy learns from: what it drew for the step, stored episodes, or both."""
     recalled: int = Field(default=64, ge=1)
-    """Stored episodes that the policy learns from in a step, drawn with replacement."""
+    """Stored episodes that the policy learns from in a step, drawn with replacement; the most of
+    them, and without, where values choose by turns."""
 
     def without_effect(self) -> frozenset[str]:
         """`recalled`, where the policy learns from no stored episode."""
@@ -83,6 +84,15 @@ class TurnValues(Part, Schedulable):
         1 where none is left out.
         """
         return 1.0
+
+    @property
+    def familiar(self) -> tuple[float, float] | None:
+        """Bounds of `1 / perplexity` of a stored turn that the present policy learns from.
+
+        Only successes of earlier steps are asked. None where stored episodes are learned from
+        whole.
+        """
+        return None
 
     def loss(self, read: TurnReadings, target: TurnReadings, turns: EpisodeTurns) -> "Tensor":
         """Give the critic's loss for each turn.
