@@ -1,11 +1,14 @@
 """A person in a role: asked at a real terminal, once for each question, and nowhere else."""
 
+import fcntl
 import os
 import pty
 import re
 import select
-import sys
+import signal
+import termios
 import time
+import traceback
 
 import pytest
 
@@ -14,22 +17,27 @@ from posttrain.learning.episodes.config import PlayConfig
 from posttrain.learning.episodes.play import play
 from posttrain.learning.episodes.players.base import PlayBench
 from posttrain.learning.episodes.players.person import PersonPlayer
+from posttrain.learning.rollouts.engines.base import SamplingParams
+from posttrain.learning.rollouts.scoring import make_prompts
 from posttrain.stage.errors import UserError
 from posttrain.stage.needs import TERMINAL
+from tests.learning.episodes.conftest import small_tokenizer
 from tests.learning.episodes.test_roles import SEED, Duel, words
 
 PERSON = {"kind": "person", "about": "Answer it."}
 
 
-def opponents(tokenizer, problems, prompts, params, **person):
-    """What the opponent said in the episodes of two problems."""
+def opponents(tokenizer, problems, **person):
+    """What the opponent said, twice for each of two problems."""
     player = PersonPlayer.parse(person, where="opponent")
     config = PlayConfig(environment=Duel(), roles={"opponent": player})
     # Nothing that computes with threads, which a forked process has not.
     seats = config.seated(PlayBench(words(tokenizer), tokenizer))
-    asked = config.environment, problems[:2], prompts[:2], seats.speakers(params)
+    params = SamplingParams(max_tokens=4, temperature=1.0, num_samples=2, seed=SEED)
+    prompts = make_prompts(tokenizer, problems[:2])
+    asked = config.environment, problems[:2], prompts, seats.speakers(params)
     played = play(*asked, seed=SEED, most_turns=3)
-    acts = [act for each in played for said in each.log for act in said]
+    acts = [act for group in played for each in group for said in each.log for act in said]
     return [act.text for act in acts if act.role == "opponent"]
 
 
@@ -37,19 +45,19 @@ def at_terminal(work, typed, *, session=True):
     """Do something in a child with a terminal, at which lines are typed as they are asked for."""
     child, terminal = pty.fork()
     if not child:
-        code = 1
         try:
             if not session:
-                os.setsid()
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)
+                fcntl.ioctl(0, termios.TIOCNOTTY)
             for said in work():
-                sys.stdout.write(f"\nSAID {said!r}\n")
-            code = 0
+                os.write(1, f"\nSAID {said!r}\n".encode())
         except UserError as error:
-            sys.stdout.write(f"\nREFUSED {error}\n")
+            os.write(1, f"\nREFUSED {error}\n".encode())
+        except BaseException:
+            os.write(1, traceback.format_exc().encode())
         finally:
-            sys.stdout.flush()
-            os._exit(code)
-    shown, left, deadline = "", list(typed), time.monotonic() + 60
+            os._exit(0)
+    shown, left, deadline = "", list(typed), time.monotonic() + 30
     while time.monotonic() < deadline:
         if not select.select([terminal], [], [], 1.0)[0]:
             continue
@@ -61,20 +69,27 @@ def at_terminal(work, typed, *, session=True):
         if left and re.search(r"(> |\.\.\. )$", shown):
             os.write(terminal, left.pop(0).encode())
             shown += "\x00"  # so that one prompt is answered once
+    os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     os.close(terminal)
     assert not left, shown
     return shown.replace("\r\n", "\n")
 
 
+@pytest.fixture(scope="module")
+def plain():
+    return small_tokenizer()
+
+
 @pytest.fixture
-def ask(tokenizer, problems, prompts, params, tmp_path, monkeypatch):
+def ask(plain, problems, tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(tmp_path / "requests.db"))
-    return lambda **person: opponents(tokenizer, problems, prompts, params, **person)
+    return lambda **person: opponents(plain, problems, **person)
 
 
 def test_a_person_is_asked_once_for_each_question(ask):
-    first = at_terminal(lambda: ask(**PERSON), ["one\n", "two\\\n", "and a half\n", "3\n", "4\n"])
+    typed = ["one\n", "two\\\n", "and a half\n", "3\n", "4\n"]
+    first = at_terminal(lambda: ask(**PERSON), typed)
     assert "SAID 'one'\n\nSAID 'two\\nand a half'" in first
     assert first.count("Answer it.") == 4  # two episodes of two problems
     assert "duel: you are opponent; episode" in first
