@@ -14,6 +14,7 @@ from posttrain.operations.schedule.times import (
     require_cron,
     ticks_between,
 )
+from tests.quick import first_now
 
 HOUR = 3600.0
 
@@ -77,10 +78,11 @@ def test_one_outage_is_one_run_though_its_last_instants_are_missed_only_later():
     assert ran[3540.0].reason.endswith("skipped by missed: latest, as a later one is made good")
 
 
-def test_any_story_of_clocks_and_downtimes_decides_each_tick_once():
+@pytest.mark.parametrize("stories", first_now([20, 200]))
+def test_any_story_of_clocks_and_downtimes_decides_each_tick_once(stories):
     """The clock jumps, both ways, while the worker comes and goes; nothing is lost or doubled."""
     rng = random.Random(0)
-    for _ in range(100):
+    for _ in range(stories):
         policy = rng.choice(["skip", "latest", "backfill:3"])
         known, ran, now = set(), [], 0.0
         while now < 200 * HOUR:

@@ -20,12 +20,13 @@ from posttrain.provenance.dvc import DvcStore
 from posttrain.provenance.ledger import open_ledger
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import digest_path
+from tests.quick import first_now
 
 STAGES = ("first", "second", "third")
 # Importing MLflow takes longer than all else here, and has no part in any of it.
 QUIET = {**os.environ, "POSTTRAIN_TRACKING": "off"}
 RUN = [sys.executable, "-m", "posttrain", "run", "--local"]
-_KILLS = [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 50))]
+_KILLS = first_now(range(50))
 
 
 def sums(root):

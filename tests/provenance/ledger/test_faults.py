@@ -15,9 +15,10 @@ from posttrain.provenance.ledger import migrate, open_ledger, read_ledger
 from posttrain.provenance.ledger.store import SqliteStore
 from posttrain.provenance.ledger.version import HEAD, stored_version
 from posttrain.stage.errors import UserError
+from tests.quick import first_now
 
 # Half of fifty: each is done to both kinds of database.
-_KILLS = [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 25))]
+_KILLS = first_now(range(25))
 WRITER = """
 import itertools, os, sys
 from posttrain.provenance.ledger import ArtifactRecord, Run, StageRun, open_ledger
