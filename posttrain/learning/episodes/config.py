@@ -41,8 +41,9 @@ class PlayConfig(StageConfig):
     most_drawn: int | None = Field(default=None, ge=1)
     """Tokens that a role draws in an episode before it begins no further turn; no limit if null."""
     most_seconds: float | None = Field(default=None, gt=0.0)
-    """Deadline of the episodes that are played together: those that are not over by then are not
-    judged, and are counted. A circuit breaker for tools that hang; null waits for all."""
+    """Deadline of the episodes that are played together, asked between rounds: those that are not
+    over by then are not judged, and are counted. Environments that wait have limits of their own
+    for each answer; null waits for all."""
 
     @model_validator(mode="after")
     def _policy_plays_itself(self) -> Self:

@@ -106,7 +106,8 @@ class _Scene:
     log: list[tuple[Act, ...]] = field(default_factory=list)
 
     def goes_on(self, most_turns: int) -> bool:
-        return bool(self.situations[-1].asks) and len(self.log) < most_turns
+        last = self.situations[-1]
+        return bool(last.asks) and not last.failed and len(self.log) < most_turns
 
     def spoken(self) -> Said:
         """What its roles say next."""

@@ -130,7 +130,8 @@ def test_what_it_may_give_is_let_through():
             key="k",
         ),
     ).earned(POLICY)) == pytest.approx(1.0)  # fmt: skip
-    assert played(step=situation({}, earned={POLICY: 7.0}, failed="no page")).end == "failed"
+    broken = played(step=situation({}, ASKS, {POLICY: 7.0}, "k", failed="no page"))
+    assert (broken.end, len(broken.log)) == ("failed", 1)
 
 
 def test_methods_of_a_world_are_looked_at_as_those_of_an_environment():
