@@ -17,6 +17,7 @@ from posttrain.learning.episodes.config import PlayConfig
 from posttrain.learning.episodes.play import play
 from posttrain.learning.episodes.players.base import PlayBench
 from posttrain.learning.episodes.players.person import PersonPlayer
+from posttrain.learning.models.load import Policy
 from posttrain.learning.rollouts.engines.base import SamplingParams
 from posttrain.learning.rollouts.scoring import make_prompts
 from posttrain.stage.errors import UserError
@@ -32,7 +33,7 @@ def opponents(tokenizer, problems, **person):
     player = PersonPlayer.parse(person, where="opponent")
     config = PlayConfig(environment=Duel(), roles={"opponent": player})
     # Nothing that computes with threads, which a forked process has not.
-    seats = config.seated(PlayBench(words(tokenizer), tokenizer))
+    seats = config.seated(PlayBench(words(tokenizer), tokenizer, Policy(None, tokenizer)))
     params = SamplingParams(max_tokens=4, temperature=1.0, num_samples=2, seed=SEED)
     prompts = make_prompts(tokenizer, problems[:2])
     asked = config.environment, problems[:2], prompts, seats.speakers(params)
@@ -123,5 +124,7 @@ def test_what_a_model_wrote_moves_no_cursor(tmp_path):
 def test_where_there_is_no_terminal_it_is_refused(ask):
     shown = at_terminal(lambda: ask(**PERSON), [], session=False)
     assert "REFUSED player person asks a person at the terminal, and there is none here" in shown
+    with pytest.raises(UserError, match="several processes share the policy out"):
+        PersonPlayer().sit(PlayBench(None, None))
     assert PersonPlayer().reaches() == {TERMINAL}
     assert len(PersonPlayer().remarks()) == 1

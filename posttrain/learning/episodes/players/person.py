@@ -39,8 +39,13 @@ class PersonPlayer(Player):
             "player person: a person at the terminal is asked; a run without a terminal is refused",
         )
 
-    def sit(self, table: PlayBench) -> Seat:  # noqa: ARG002 - a person needs no model
+    def sit(self, table: PlayBench) -> Seat:
         """Open the terminal; see `Player.sit`."""
+        if table.policy is None:
+            raise UserError(
+                "player person: several processes share the policy out, and each would ask; set"
+                " resources.processes to 1"
+            )
         from posttrain.backends.endpoint.cache import RequestCache, default_path
         from posttrain.backends.terminal import open_terminal
 
