@@ -15,12 +15,22 @@ from posttrain.backends.openenv import sessions
 from posttrain.data.schemas import Problem
 from posttrain.learning.episodes.environments.base import Act, Said
 from posttrain.learning.episodes.environments.openenv import OpenEnv
+from posttrain.learning.episodes.episode import Episode, Segment, Span
+from posttrain.learning.rewards.components.verifier import scores_of, verify_all
+from posttrain.learning.rl.drawn import of_episode
 from posttrain.stage.errors import UserError
 
 pytest.importorskip("websockets")
 
+SAID = Segment("policy", (1, 2), (Span(0, 1, 0, False), Span(1, 2, 0, True)), (-0.5,), (0,), ("x",))
 SERVER = str(Path(__file__).with_name("openenv_server.py"))
 PROBLEM = Problem("p", "guess", "{}", 1, "played", metadata='{"openenv": {"add": 4}}')
+
+AS_IT_STANDS = {
+    "nan": '{"type": "observation", "data": {"observation": 1, "reward": NaN}}',
+    "odd": "[1]",
+    "pass": '{"type": "observation", "data": {"observation": 1, "reward": 0.0, "done": true}}',
+}
 
 
 @pytest.fixture(autouse=True)
@@ -52,12 +62,8 @@ def _digit(connection):
                 continue
             if said == "leave":
                 return
-            if said == "nan":
-                connection.send(
-                    '{"type": "observation", "data": {"observation": 1, "reward": NaN}}'
-                )
-            elif said == "odd":
-                connection.send("[1]")
+            if said in AS_IT_STANDS:
+                connection.send(AS_IT_STANDS[said])
             elif said == "full":
                 full = {"message": "full", "code": "CAPACITY_REACHED"}
                 connection.send(json.dumps({"type": "error", "data": full}))
@@ -161,6 +167,20 @@ def test_what_the_server_breaks_is_neither_right_nor_wrong(url):
             assert why in broken.failed
             assert not broken.earned
     assert "its session is over" in said(environment, situation, "1").failed
+
+
+@pytest.mark.parametrize(("text", "cut"), [("pass", False), ("1", True), ("x", False)])
+def test_an_only_turn_that_earned_nothing_is_judged(url, text, cut):
+    """Else nobody would be wrong in an environment of one turn, and right ones alone compared."""
+    with begun(OpenEnv(url=url)) as situation:
+        after = said(OpenEnv(url=url), situation, text, cut=cut)
+        acts = ((Act("policy", text, cut),),)
+        (row,) = of_episode(
+            Episode("p/0", (SAID,), (situation, after), acts, "over"), PROBLEM, group=0, version=0
+        )
+        assert row.turns == ((0.0, ""),)
+        (score,) = scores_of([(row.text, PROBLEM)], [[paid for paid, _ in row.turns]], verify_all)
+        assert (score.value, score.correct) == (0.0, False)
 
 
 def test_what_is_read_and_said_is_shaped_by_settings(url):

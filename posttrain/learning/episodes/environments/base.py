@@ -57,7 +57,8 @@ class Situation(NamedTuple):
     """Who is to speak, at most one ask per role; none where the episode is over."""
     earned: Mapping[str, float] = {}
     """Role -> what its last act earned, if not 0. Where the problem's verifier is `played`,
-    the sum over an episode says how good it is, from 0 to 1, which is solved."""
+    the sum over an episode says how good it is, from 0 to 1, which is solved. An environment that
+    pays and names no `key` says 0 too: an only act of which nothing is told another part judges."""
     key: str = ""
     """Equal keys, equal situations: acts from one are compared with each other by `like: state`.
     Empty where the environment names none, which no world may."""

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
 
 _SEEDS = 2**31
+_NOTHING: Mapping[str, float] = {POLICY: 0.0}
+"""What is said to be earned: situations have no keys, so that silence would mean that another part
+judges an only turn."""
 
 
 class OpenEnv(Environment):
@@ -145,7 +148,7 @@ class OpenEnv(Environment):
 
         (act,) = turn.acts
         if act.cut:
-            return Situation(turn.state)
+            return Situation(turn.state, earned=_NOTHING)
         try:
             action = {**self.action, **self._action(act.text)}
         except (ValueError, RecursionError):
@@ -175,7 +178,7 @@ class OpenEnv(Environment):
         paid = _held(total) - _held(state["earned"])
         after = {**state, "earned": total}
         asks = () if seen.done else (Ask(POLICY, (Told("user", self._shown(seen)),)),)
-        return Situation(after, asks, earned={POLICY: paid} if paid else {})
+        return Situation(after, asks, earned={POLICY: paid})
 
     def _shown(self, seen: "Observed") -> str:
         found = seen.observation
@@ -210,7 +213,8 @@ def _held(total: float) -> float:
 
 
 def _refused(state: EpisodeState, why: str) -> Situation:
-    return Situation(state, (Ask(POLICY, (Told("user", why),)),), facts={"tool_errors": 1.0})
+    asks = (Ask(POLICY, (Told("user", why),)),)
+    return Situation(state, asks, _NOTHING, facts={"tool_errors": 1.0})
 
 
 def _broken(state: EpisodeState, error: Exception) -> Situation:
