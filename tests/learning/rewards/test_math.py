@@ -60,7 +60,9 @@ def test_what_is_wrong_says_why(answer, right, said):
 def test_what_takes_for_ever_is_not_judged_and_the_next_one_is():
     """A tower of powers is bigger than any memory; all in a thread, which no signal reaches."""
     answers = [r"\boxed{9^{9^{9^{9}}}}", r"\boxed{2}", "2"]
-    asked = [(text, problem("2", seconds=0.5)) for text in answers]
+    # A machine that is busy takes its time over the others.
+    limits = [0.5, 60.0, 60.0]
+    asked = [(t, problem("2", seconds=each)) for t, each in zip(answers, limits, strict=True)]
     scores = []
     thread = threading.Thread(target=lambda: scores.extend(verify_all(asked)))
     thread.start()
