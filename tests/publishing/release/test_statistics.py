@@ -78,7 +78,7 @@ def all_differ(chance):
     ("draw", "confidence"),
     [
         (few_differ, 0.95),
-        (all_differ, 0.8),
+        pytest.param(all_differ, 0.8, marks=pytest.mark.slow),
         pytest.param(few_differ, 0.8, marks=pytest.mark.slow),
         pytest.param(all_differ, 0.95, marks=pytest.mark.slow),
     ],
