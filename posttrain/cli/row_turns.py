@@ -1,4 +1,4 @@
-"""Rollouts turn by turn, for `posttrain rows --turns`."""
+"""Rollouts, traces and completions turn by turn, for `posttrain rows --turns`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,29 +16,53 @@ if TYPE_CHECKING:
     from posttrain.views.report.episodes import Decode, PlayedSpan
 
 _WIDTH = 18
+_MESSAGES = ("prompt", "text", "context")
+"""The columns of a table of completions whose rows are shown as messages."""
 _NEEDED = ("role", "token_ids", "spans", "turns", "advantages", "trained", "reward", "end", "step")
 
 
 def print_turns(rows: "pl.DataFrame", table: Path) -> None:
-    """Print what was read and drawn in each turn of some rollouts, as text where that is known.
+    """Print what was read and said in each turn of some rows.
+
+    Of rollouts that is what was drawn, as text where the tokenizer is known, and of completions,
+    such as a script's traces and what an evaluation drew, the messages of the row.
 
     Args:
-        rows: Of a ROLLOUTS table.
+        rows: Of a ROLLOUTS table, or of one of COMPLETIONS.
         table: Where it was asked for: the policy beside it has the tokenizer.
 
     Raises:
         UserError: It is another table.
 
     """
+    if "spans" not in rows.columns and all(name in rows.columns for name in _MESSAGES):
+        _print_messages(rows)
+        return
     if missing := [name for name in _NEEDED if name not in rows.columns]:
         raise UserError(
-            f"{table} is no table of rollouts: it has no column {missing[0]}; leave --turns out"
+            f"{table} is no table of rollouts or completions: it has no column {missing[0]}; leave"
+            " --turns out"
         )
     decode = _decode_beside(table)
     for number, row in enumerate(rows.iter_rows(named=True)):
         click.echo(f"\n{_title(row)}" if number else _title(row))
         for line in _lines(row, decode):
             click.echo(line)
+
+
+def _print_messages(rows: "pl.DataFrame") -> None:
+    from posttrain.data.contexts import PromptContext
+
+    for number, row in enumerate(rows.iter_rows(named=True)):
+        score = "" if row.get("score") is None else f": score {row['score']:.3g}"
+        reason = f", {row['reason']}" if row.get("reason") else ""
+        click.echo(f"{chr(10) if number else ''}{row['id']}{score}{reason}")
+        asked = PromptContext.read(row["context"]).messages(row["prompt"])
+        for message in (*asked, {"role": "assistant", "content": row["text"]}):
+            first, *others = printable(message["content"], kept="\n").split("\n")
+            click.echo(f"  {message['role']:<{_WIDTH}}{first}".rstrip())
+            for line in others:
+                click.echo(f"  {'':{_WIDTH}}{line}")
 
 
 def _title(row: Mapping[str, Any]) -> str:

@@ -72,7 +72,7 @@ class Request:
 @click.option(
     "--turns",
     is_flag=True,
-    help="Of rollouts: print each turn by turn, what was read and what was drawn.",
+    help="Of rollouts, traces and completions: print each turn by turn, what was read and said.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines instead of tables.")
 @click.option(
@@ -96,6 +96,7 @@ def rows(**options: Any) -> None:
       posttrain rows data/evaluate/completions.parquet --where "score < 1" --trace family
       posttrain rows data/balance/traces.parquet --trace --from "synthesize: difficulty = 2"
       posttrain rows data/rl/rollouts.parquet --where "step = 40 and reward < 1" --turns
+      posttrain rows data/evaluate/completions.parquet --where "score < 1" --turns
       posttrain rows data/import_chats/traces.parquet --trace     to the lines of your own file
 
     """

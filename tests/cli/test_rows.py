@@ -1,5 +1,6 @@
 """What `posttrain rows` says above the rows."""
 
+import json
 import shutil
 import sys
 from os import terminal_size
@@ -89,5 +90,18 @@ def test_rollouts_are_shown_turn_by_turn(tmp_path, capsys):
         "policy 11 12 (2 tokens, advantage -1.50, at k2)",
     ]
     assert "shown by their numbers" in said.err
-    with pytest.raises(UserError, match="no table of rollouts: it has no column role"):
+    with pytest.raises(UserError, match="of rollouts or completions: it has no column role"):
         print_turns(pl.DataFrame({"id": ["ab"]}), tmp_path / "problems.parquet")
+
+
+def test_completions_are_shown_turn_by_turn(tmp_path, capsys):
+    between = [{"role": "assistant", "content": "3"}, {"role": "user", "content": "lower\nmuch"}]
+    row = {"id": "ab", "prompt": "1 to 3", "text": "1", "score": 0.5, "reason": ""}
+    written = json.dumps({"system": "Guess.", "between": between})
+    rows = [row | {"context": written}, row | {"context": "", "reason": "not_solved"}]
+    print_turns(pl.DataFrame(rows), tmp_path / "completions.parquet")
+    said = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert said == [
+        "ab: score 0.5", "system Guess.", "user 1 to 3", "assistant 3", "user lower", "much",
+        "assistant 1", "", "ab: score 0.5, not_solved", "user 1 to 3", "assistant 1",
+    ]  # fmt: skip
