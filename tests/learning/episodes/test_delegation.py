@@ -6,6 +6,7 @@ from random import Random
 import pytest
 from pydantic import ValidationError
 
+from posttrain.data.schemas import Problem
 from posttrain.learning.episodes.environments.base import Act, Ask, Told
 from posttrain.learning.episodes.posed import posed_problem, speaking
 from posttrain.learning.episodes.script import play_script
@@ -44,6 +45,16 @@ def test_an_agent_reads_its_question_searches_its_own_source_and_reports():
     assert (second.asks[0].role, second.facts) == ("web:2", {"web": 1.0})
     over = WORLD.step(found.state, (Act("policy", "= 3"),), 0)
     assert (over.asks, over.earned) == ((), {"policy": 1.0})
+
+
+def test_what_an_agent_reads_is_a_parent_of_the_episode():
+    problem = Problem("d", "?", "{}", 1, "played", metadata=json.dumps({"delegation": POSED}))
+    situation = WORLD.start(problem, 0)
+    read = []
+    for role, turn in (("policy", "web 2 hat"), ("web:1", "2 hat"), ("web:1", "= 3")):
+        situation = WORLD.step(situation.state, (Act(role, turn),), 0)
+        read.append(situation.read)
+    assert read == [(), (f"{problem.id}:2",), ()]
 
 
 def test_a_finding_that_no_passage_says_is_dropped_unless_nobody_refines():

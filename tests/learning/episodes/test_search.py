@@ -45,6 +45,16 @@ def test_an_engine_is_told_what_is_wanted_and_its_document_is_what_is_read():
     assert (read.facts, asked("1 key", "5 key 1", noise=1.0).facts) == ({"noisy": 0}, {"noisy": 1})
 
 
+def test_a_document_that_is_a_passage_of_the_problem_is_a_parent_of_the_episode():
+    world = SimulatedSearch()
+    metadata = json.dumps({"search": POSED})
+    problem = Problem("s", "1 key map", "{}", 1, "played", metadata=metadata)
+    asks = world.step(world.start(problem, 0).state, (Act("policy", "1 key"),), 0)
+    engine = (("1 key 2", (f"{problem.id}:3",)), ("it is 1 key 2", ()), ("nothing", ()))
+    for document, read in engine:
+        assert world.step(asks.state, (Act("engine", document),), 0).read == read
+
+
 def test_an_engine_that_is_not_informed_reads_the_query_alone_and_gives_no_noise():
     told = (Ask("engine", (Told("user", "1 key"),)),)
     assert asked("1 key", informed=False, noise=1.0).asks == told

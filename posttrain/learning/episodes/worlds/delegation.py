@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,7 +15,10 @@ from posttrain.learning.episodes.environments.base import (
     Told,
 )
 from posttrain.learning.episodes.worlds.base import Posed, World, WorldFacts
-from posttrain.learning.episodes.worlds.facts import FactSearch, follow
+from posttrain.learning.episodes.worlds.facts import FactSearch, follow, of_problem, passages_like
+
+if TYPE_CHECKING:
+    from posttrain.data.schemas import Problem
 
 _AGENTS = ("local", "web")
 _ANSWER = "="
@@ -77,10 +80,14 @@ class Delegation(World):
             },
         )
 
+    def start(self, problem: "Problem", seed: int) -> Situation:
+        """Begin, and keep whose passages they are; see `Environment.start`."""
+        return of_problem(super().start(problem, seed), problem)
+
     def begin(self, facts: WorldFacts, seed: int) -> Situation:  # noqa: ARG002 - nothing is drawn
         """Ask the planner; see `World.begin`."""
         idle = {"agent": "", "query": "", "read": [], "searching": 0}
-        return _asked({**facts, **idle, "left": facts["calls"], "found": []})
+        return _asked({**facts, **idle, "problem": "", "left": facts["calls"], "found": []})
 
     def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:  # noqa: ARG002
         """Call an agent, search for one, or pass its finding on; see `Environment.step`."""
@@ -145,7 +152,8 @@ def _searched(state: EpisodeState, said: str) -> Situation:
             _NOTHING,
         )
         read = state["read"] if document == _NOTHING else [*state["read"], document]
-        return _tell({**state, "read": read, "searching": state["searching"] - 1}, document)
+        after = {**state, "read": read, "searching": state["searching"] - 1}
+        return _tell(after, document, read=passages_like(state, document))
     finding = said.removeprefix(_ANSWER).strip() if said.startswith(_ANSWER) else _NOTHING
     supported = any(each.rpartition(" ")[2] == finding for each in state["read"])
     dropped = state["refined"] and not supported
@@ -168,10 +176,14 @@ def _asked(
 
 
 def _tell(
-    state: Mapping[str, Any], text: str, facts: Mapping[str, float] | None = None
+    state: Mapping[str, Any],
+    text: str,
+    facts: Mapping[str, float] | None = None,
+    *,
+    read: tuple[str, ...] = (),
 ) -> Situation:
     asks = (Ask(state["agent"], (Told("user", text),)),)
-    return Situation(state, asks, key=_key(state), facts=facts or {})
+    return Situation(state, asks, key=_key(state), facts=facts or {}, read=read)
 
 
 def _key(state: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Facts: a question of several hops, answered by passages that must be searched for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
@@ -100,8 +100,7 @@ class FactSearch(World):
 
     def start(self, problem: "Problem", seed: int) -> Situation:
         """Begin, and keep whose passages they are; see `Environment.start`."""
-        situation = super().start(problem, seed)
-        return situation._replace(state={**situation.state, "problem": problem.id})
+        return of_problem(super().start(problem, seed), problem)
 
     def begin(self, facts: WorldFacts, seed: int) -> Situation:  # noqa: ARG002 - nothing is drawn
         """Ask for a query, or the answer; see `World.begin`."""
@@ -122,7 +121,7 @@ class FactSearch(World):
             return _asked(after, "nothing", facts={"tool_errors": 1.0})
         new = [place for place in found if place not in state["read"]]
         after["read"] = [*state["read"], *new]
-        shown = tuple(f"{state['problem']}:{place + 1}" for place in found)
+        shown = passage_ids(state, found)
         gold = float(len(set(new) & set(state["gold"])))
         text = "; ".join(passages[place] for place in found)
         return _asked(after, text, facts={"gold": gold} if gold else {}, read=shown)
@@ -138,6 +137,49 @@ class FactSearch(World):
         thing, name, _ = draw.choice(state["passages"]).split()
         answers = not state["left"] or draw.random() < 1 / (1 + state["searches"])
         return f"{_ANSWER} {thing}" if answers else f"{thing} {name}"
+
+
+def of_problem(situation: Situation, problem: "Problem") -> Situation:
+    """Keep in a first situation whose passages are read.
+
+    Args:
+        situation: Where an episode begins.
+        problem: That brings passages along.
+
+    Returns:
+        The same, with the problem's id as `problem` of its state.
+
+    """
+    return situation._replace(state={**situation.state, "problem": problem.id})
+
+
+def passage_ids(state: EpisodeState, places: Iterable[int]) -> tuple[str, ...]:
+    """Name passages of an episode's problem as `Situation.read` does.
+
+    Args:
+        state: Of the episode, with the problem's id.
+        places: Of the passages, from 0.
+
+    Returns:
+        `PROBLEM:N` of each.
+
+    """
+    return tuple(f"{state['problem']}:{place + 1}" for place in places)
+
+
+def passages_like(state: EpisodeState, document: str) -> tuple[str, ...]:
+    """Name the passages that a document is, word for word; none where somebody made it up.
+
+    Args:
+        state: Of the episode, with the problem's id and its passages.
+        document: That was shown.
+
+    Returns:
+        `PROBLEM:N` of each.
+
+    """
+    passages = enumerate(state["passages"])
+    return passage_ids(state, (place for place, each in passages if each == document))
 
 
 def follow(question: str, known: Mapping[str, str]) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,9 +15,12 @@ from posttrain.learning.episodes.environments.base import (
     Told,
 )
 from posttrain.learning.episodes.worlds.base import Posed, World, WorldFacts
-from posttrain.learning.episodes.worlds.facts import FactSearch, follow
+from posttrain.learning.episodes.worlds.facts import FactSearch, follow, of_problem, passages_like
 from posttrain.stage.schedule import Schedulable
 from posttrain.stage.seeds import stable_seed
+
+if TYPE_CHECKING:
+    from posttrain.data.schemas import Problem
 
 ENGINE = "engine"
 _ANSWER = "="
@@ -88,9 +91,14 @@ class SimulatedSearch(World, Schedulable):
         told = {"noise": self.noise or 0.0, "informed": self.informed is not False}
         return Posed(prompt, {**kept, **told})
 
+    def start(self, problem: "Problem", seed: int) -> Situation:
+        """Begin, and keep whose passages they are; see `Environment.start`."""
+        return of_problem(super().start(problem, seed), problem)
+
     def begin(self, facts: WorldFacts, seed: int) -> Situation:  # noqa: ARG002 - nothing is drawn
         """Ask for a query, or the answer; see `World.begin`."""
-        return _asked({**facts, "left": facts["searches"], "read": [], "query": "", "noisy": False})
+        idle = {"problem": "", "read": [], "query": "", "noisy": False}
+        return _asked({**facts, **idle, "left": facts["searches"]})
 
     def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:
         """Pass a query on to the engine, or its document to the policy; see `Environment.step`."""
@@ -98,7 +106,8 @@ class SimulatedSearch(World, Schedulable):
         if role == ENGINE:
             document = " ".join(text.split())[:_LONGEST_DOCUMENT] or "nothing"
             after = {**state, "read": [*state["read"], document], "query": ""}
-            return _asked(after, document, facts={"noisy": float(state["noisy"])})
+            read = passages_like(state, document)
+            return _asked(after, document, facts={"noisy": float(state["noisy"])}, read=read)
         said = " ".join(text.split())
         if said.startswith(_ANSWER):
             right = said.removeprefix(_ANSWER).strip() == state["answer"]
@@ -163,10 +172,14 @@ def _known(read: Sequence[str]) -> Mapping[str, str]:
 
 
 def _asked(
-    state: EpisodeState, text: str = "", *, facts: Mapping[str, float] | None = None
+    state: EpisodeState,
+    text: str = "",
+    *,
+    facts: Mapping[str, float] | None = None,
+    read: tuple[str, ...] = (),
 ) -> Situation:
     told = (Told("user", text),) if text else ()
-    return Situation(state, (Ask(POLICY, told),), key=_key(state), facts=facts or {})
+    return Situation(state, (Ask(POLICY, told),), key=_key(state), facts=facts or {}, read=read)
 
 
 def _key(state: EpisodeState) -> str:
