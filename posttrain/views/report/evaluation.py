@@ -100,7 +100,9 @@ class EpisodeMeans:
     def __str__(self) -> str:
         """Say it in a line."""
         means = [f"{name} {mean.value:.3g}" for name, mean in self.columns().items()]
-        return ", ".join([*means, *(f"{end} {share}" for end, share in self.ends.items())])
+        ends = [f"{end} {share}" for end, share in self.ends.items()]
+        # `turns` is a mean too: how episodes ended stands apart.
+        return "; ended: ".join(filter(None, [", ".join(means), ", ".join(ends)]))
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def test_means_and_ends_stand_below_the_policies(played, tmp_path):
     console.print(summary_table(played.stages, played.artifacts))
     table = " ".join(console.export_text().split())
     assert "rl: mean score 0.8, turns 3.5, tool errors 0.5, tokens drawn 9" in table
-    assert "over 75.0% [70.0, 80.0], turns 25.0% [20.0, 30.0]" in table
+    assert "; ended: over 75.0% [70.0, 80.0], turns 25.0% [20.0, 30.0]" in table
 
 
 def test_an_exhibit_shows_who_said_what(played, tmp_path):
