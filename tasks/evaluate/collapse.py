@@ -49,8 +49,13 @@ def warnings_of(tally: Tally, parent: Tally | None) -> tuple[str, ...]:
     found = list(_guesses(tally, parent))
     if parent is not None:
         found += _losses(tally, parent)
-    if (share := tally.truncation_rate()) > CUT:
-        found.append(f"{tally.name}: {share:.0%} of its samples met max_tokens before they ended")
+    samples = [made.sample for group in tally.samples for made in group]
+    turns = sum(each.played is not None and each.played.end == "turns" for each in samples)
+    met = {"max_tokens": tally.truncation_rate() - turns / len(samples)}
+    met["most_turns"] = turns / len(samples)
+    for limit, share in met.items():
+        if share > CUT:
+            found.append(f"{tally.name}: {share:.0%} of its samples met {limit} before they ended")
     return tuple(found)
 
 

@@ -95,6 +95,15 @@ def test_short_and_cut_answers_are_called_out():
     )
 
 
+def test_episodes_cut_by_the_most_turns_are_not_laid_to_max_tokens():
+    long = tally_of("rl", RIGHT, cut=5)
+    for group in long.samples[:3]:
+        for made in group:
+            made.sample.played = SimpleNamespace(end="turns")
+    assert warnings_of(long, None) == ("rl: 30% of its samples met most_turns before they ended",)
+    assert warnings_of(tally_of("rl", RIGHT, cut=2), None) == ()
+
+
 def test_the_parent_is_the_nearest_that_it_was_trained_from():
     base = tally_of("base", RIGHT, digest="b", ancestors=("random",))
     sft = tally_of("sft", RIGHT, digest="s", ancestors=("random", "b"))
