@@ -27,7 +27,7 @@ class Endpoint(StageConfig):
     retries: Annotated[int, UNKEYED] = Field(6, ge=0)
     """Further attempts at a request that failed for the moment: busy, slow, broken off."""
     send_seed: bool = True
-    """Return whether requests carry a seed; some endpoints refuse the field."""
+    """Whether requests carry a seed; some endpoints refuse the field."""
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Further fields of every request; null takes a field out."""
 

@@ -148,8 +148,9 @@ class WorldSource(Source, SteadyFields):
         train = list(self._posed(request, request.num_problems, split="train", seen=seen))
         if not train or not heldout:
             raise UserError(
-                f"source '{self.name}' has too few different problems; enlarge its world, or lower"
-                " num_problems and num_heldout"
+                f"source '{self.name}' has too few different problems: {len(seen)}, of which"
+                f" {len(heldout)} are held out; enlarge its world, let its facts hold more of what"
+                " happens in an episode, or lower num_heldout"
             )
         solutions = [
             *self._demonstrated(train, request.seed),

@@ -43,7 +43,7 @@ def project_root(start: Path) -> Path:
             return folder
     raise UserError(
         f"{start} is not inside a posttrain project (no .dvc folder above it); "
-        "run the command in a clone of the project"
+        "run the command in a clone of the project, or begin one: posttrain init DIR"
     )
 
 
