@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from posttrain.learning.episodes.environments.base import Environment
     from posttrain.learning.episodes.worlds.base import World
 
-_COLUMNS = ("kind", "is", "what", "size", "needs", "missing", "source", "exact")
+_COLUMNS = ("kind", "is", "what", "size", "needs", "missing", "source", "exact", "roles")
 _settings_option = click.option(
     "--set",
     "settings",
@@ -29,6 +29,13 @@ _settings_option = click.option(
 )
 _seed_option = click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the problem."
+)
+
+
+_recipe_option = click.option(
+    "--recipe",
+    type=click.Path(path_type=Path),
+    help="Whose plug-ins count too [default: the nearest, from this folder up].",
 )
 
 
@@ -48,6 +55,8 @@ class ListedEnvironment(NamedTuple):
     source: str
     exact: str
     """`no` where a clock or a network has a say: its episodes are not played again."""
+    roles: str
+    """Who may be asked beside the policy."""
 
 
 _verbose_option = click.option(
@@ -73,13 +82,14 @@ def env() -> None:
 
 
 @env.command("list")
+@_recipe_option
 @click.option("--tsv", is_flag=True, help="Print tab-separated lines, with a heading.")
-def list_(tsv: bool) -> None:
+def list_(recipe: Path | None, tsv: bool) -> None:
     """List environments and worlds: what they are, their size knobs, what they need.
 
-    Those of the plug-ins that the nearest recipe names are listed too.
+    Those of the plug-ins that a recipe names are listed too, of the nearest one or of --recipe.
     """
-    with _offered() as offered:
+    with _offered(recipe) as offered:
         listed = [_listed(kind, part) for kind, part in offered.items()]
     if tsv:
         for row in (_COLUMNS, *listed):
@@ -104,8 +114,9 @@ def list_(tsv: bool) -> None:
 @click.argument("name")
 @_seed_option
 @_settings_option
+@_recipe_option
 @_verbose_option
-def show(name: str, seed: int, settings: Sequence[str], verbose: bool) -> None:
+def show(name: str, seed: int, settings: Sequence[str], recipe: Path | None, verbose: bool) -> None:
     """Show the settings of NAME, a problem, and an episode that its script plays, turn by turn.
 
     Behind a turn stand what it earned and the key of the situation in which it was spoken: turns
@@ -114,11 +125,12 @@ def show(name: str, seed: int, settings: Sequence[str], verbose: bool) -> None:
     Examples:
       posttrain env show bandit
       posttrain env show bandit --set arms=2 --seed 7
+      posttrain env show my_world --recipe recipes/mine
 
     """
     from posttrain.cli.env_played import print_script, print_settings
 
-    with _found(name, settings, verbose=verbose) as environment:
+    with _found(name, settings, recipe, verbose=verbose) as environment:
         print_settings(environment)
         if hasattr(environment, "pose"):
             click.echo()
@@ -158,9 +170,16 @@ def show(name: str, seed: int, settings: Sequence[str], verbose: bool) -> None:
     type=click.Path(path_type=Path),
     help="Play the lines of this file, one a turn.",
 )
+@_recipe_option
 @_verbose_option
 def play(
-    name: str, seed: int, settings: Sequence[str], role: str, verbose: bool, **players: Any
+    name: str,
+    seed: int,
+    settings: Sequence[str],
+    role: str,
+    recipe: Path | None,
+    verbose: bool,
+    **players: Any,
 ) -> None:
     r"""Play an episode in the world NAME, or watch one.
 
@@ -184,7 +203,7 @@ def play(
         raise UserError(f"{named[0]} and {named[1]} each say who plays; leave one of them out")
     if policy is not None and role != "policy":
         raise UserError("--policy plays the role policy; leave --role out")
-    with _found(name, settings, verbose=verbose) as environment:
+    with _found(name, settings, recipe, verbose=verbose) as environment:
         world = _world(environment)
         if policy is not None:
             env_played.print_policy(world, policy, seed=seed, temperature=players["temperature"])
@@ -195,26 +214,33 @@ def play(
 
 
 @contextmanager
-def _offered() -> "Iterator[Mapping[str, type[Environment]]]":
-    """All environments that a recipe here may name, by kind."""
+def _offered(path: Path | None) -> "Iterator[Mapping[str, type[Environment]]]":
+    """All environments that a recipe may name, by kind."""
     from posttrain.cli.schema import recipe_and_root
     from posttrain.learning.episodes.registry import EPISODE_ENVIRONMENTS
-    from posttrain.stage.slots import plugged
+    from posttrain.pipeline.slots import check_plugins
+    from posttrain.stage.slots import parts_of_modules, plugged
 
-    recipe, _ = recipe_and_root(None)
-    with plugged(recipe.plugins if recipe else ()):
+    recipe, _ = recipe_and_root(path)
+    plugins = parts_of_modules(recipe.plugins) if recipe else {}
+    # As the plan does: one that is broken would only be missing.
+    check_plugins(plugins, "plugins")
+    with plugged(lambda: plugins):
         yield EPISODE_ENVIRONMENTS.offered()
 
 
 @contextmanager
-def _found(name: str, settings: Sequence[str], *, verbose: bool) -> "Iterator[Environment]":
+def _found(
+    name: str, settings: Sequence[str], recipe: Path | None, *, verbose: bool
+) -> "Iterator[Environment]":
     """An environment with settings, if all that it needs is here; what it raises is a sentence."""
     from posttrain.learning.episodes.posed import lacking
     from posttrain.stage.started import traced_to_part
 
-    with _offered() as offered:
+    with _offered(recipe) as offered:
         if name not in offered:
             hint = nearest(name, offered) or f"; there are {', '.join(offered)}"
+            hint += "" if recipe else "; one of a plug-in is found by --recipe"
             raise UserError(f"there is no environment '{name}'{hint}")
         part = offered[name]
         if missing := lacking(part):
@@ -262,6 +288,8 @@ def _told(each: ListedEnvironment) -> Iterator[str]:
     yield escape(each.what)
     if each.size:
         yield f"[dim]size: {escape(each.size)}[/]"
+    if each.roles:
+        yield f"[dim]roles: {escape(each.roles)}[/]"
     if each.needs:
         yield f"[dim]needs: {escape(each.needs)}[/]"
     if each.missing:
@@ -286,4 +314,5 @@ def _listed(kind: str, part: "type[Environment]") -> ListedEnvironment:
         missing="; ".join(dict.fromkeys(each.remedy for each in lacking(part))),
         source=" ".join(part.SOURCE.split()),
         exact="yes" if part.EXACT else "no",
+        roles=", ".join(sorted(part.ROLES)),
     )

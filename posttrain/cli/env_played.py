@@ -56,6 +56,8 @@ def print_settings(environment: "Environment") -> None:
         console.print(f"[dim]{escape(' '.join(part.SOURCE.split()))}[/]")
     if not part.EXACT:
         console.print(f"[dim]{INEXACT}[/]")
+    if roles := sorted(environment.roles_asked()):
+        console.print(f"roles beside the policy: {escape(', '.join(roles))}")
     table = plain_table("setting", "value", "what", unbroken=("setting",))
     table.padding = (0, 2, 0, 0)
     texts, sizes = part.texts_of_fields(), getattr(part, "SIZES", ())
@@ -92,9 +94,12 @@ def print_script(world: "World", *, by: "By | str", seed: int, role: str = "poli
     speak = speaking(world, player, Random(seed), role=role)
     episode = play_script(world, problem, speak, seed=seed, most_turns=_MOST_TURNS)
     _refuse_stranger(role, episode)
-    click.echo(f"{world.kind}, seed {seed}, played by {by}\n")
+    others = (
+        f" in the role {role}, else by script" if world.roles_asked() and by != "script" else ""
+    )
+    click.echo(f"{world.kind}, seed {seed}, played by {by}{others}\n")
     _print_lines([Spoken("", problem.prompt), *_lines(episode)])
-    click.echo(_ended(episode.end, episode.earned(role), len(episode.log), episode.facts()))
+    click.echo(_ended(episode, role, len(episode.log)))
 
 
 def play_lines(world: "World", file: Path | None, *, seed: int, role: str) -> None:
@@ -116,6 +121,8 @@ def play_lines(world: "World", file: Path | None, *, seed: int, role: str) -> No
     # What comes through a pipe stands nowhere yet.
     unseen = file is not None or not sys.stdin.isatty()
     seat = _Seat(problem, role, turns, others, echo=unseen)
+    if role.partition(":")[0] not in (asked := ["policy", *sorted(world.roles_asked())]):
+        raise UserError(f"nobody asks the role '{role}' here; there are {', '.join(asked)}")
     click.echo(f"{world.kind}, seed {seed}: you are {role}; Ctrl-D ends it\n")
     try:
         episode = play_script(
@@ -126,7 +133,7 @@ def play_lines(world: "World", file: Path | None, *, seed: int, role: str) -> No
         click.echo(f"\nNothing more was said: it stands after {after}, score {score:.2f} so far")
         return
     _refuse_stranger(role, episode)
-    click.echo(_ended(episode.end, episode.earned(role), seat.turns, episode.facts()))
+    click.echo(_ended(episode, role, seat.turns))
 
 
 class _Seat:
@@ -218,7 +225,7 @@ def print_policy(world: "World", path: Path, *, seed: int, temperature: float) -
         return
     _print_lines([Spoken("", problem.prompt), *_played_lines(sample.played)])
     played = sample.played
-    click.echo(_ended(played.end, played.earned, len(played.earned), played.facts))
+    click.echo(_ending(played.end, played.earned, len(played.earned), played.facts))
 
 
 def _played_lines(played: "PlayedSample") -> Iterator[Spoken]:
@@ -259,19 +266,29 @@ def _print_lines(lines: "Sequence[Spoken]") -> None:
             click.echo(f"{'':{_WIDTH}}{line}")
 
 
-def _ended(end: str, earned: "Sequence[float]", turns: int, facts: Mapping[str, float]) -> str:
-    """How it ended, in a sentence."""
-    score = sum(earned)
+def _ended(episode: "Episode", role: str, turns: int) -> str:
+    """How an episode ended for a role, in a sentence."""
+    return _ending(episode.end, episode.earned(role), turns, episode.facts(), role)
+
+
+def _ending(
+    end: str,
+    earned: "Sequence[float]",
+    turns: int,
+    facts: Mapping[str, float],
+    role: str = "policy",
+) -> str:
+    score, whose = sum(earned), "" if role == "policy" else f" of {role}"
     counts = ", ".join(f"{name} {value:g}" for name, value in facts.items() if value)
     solved = " (solved)" if score > 1 - 1e-9 else ""
     words = {
         "over": "over",
-        "turns": "ended at the most turns",
+        "turns": "not over, and left",
         "tokens": "ended without room for more tokens",
         "time": "ended at the deadline",
         "failed": "the environment broke",
     }
-    said = f"\n{words[end]} after {counted(turns, 'turn')}: score {score:.2f}{solved}"
+    said = f"\n{words[end]} after {counted(turns, 'turn')}: score{whose} {score:.2f}{solved}"
     return f"{said}; {counts}" if counts else said
 
 

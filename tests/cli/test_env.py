@@ -72,8 +72,11 @@ def test_all_others_are_played_by_the_script(env, tmp_path):
     played = env("play", "tictactoe", "--script", moves(tmp_path, "nowhere"))
     assert played.returncode == 0
     assert "tool_errors 1" in played.stdout
-    watched = env("play", "tictactoe", "--by", "script").stdout
-    assert "opponent" in watched
+    watched = env("play", "tictactoe", "--by", "random", "--role", "opponent", "--seed", "4").stdout
+    assert "played by random in the role opponent, else by script" in watched
+    # The policy's script wins, and what is told is what the opponent has of it.
+    assert "earned 1.00" in watched
+    assert "score of opponent 0.00" in watched
 
 
 @pytest.mark.parametrize(
@@ -143,6 +146,25 @@ def test_a_bug_in_a_world_of_ones_own_is_a_sentence_with_its_line(env, own):
         assert (ended.returncode, ended.stderr.startswith(said)) == (2, True), ended.stderr
         assert "Traceback" not in ended.stderr
     assert "Traceback" in env("show", "parrot", "-v").stderr
+
+
+def test_what_is_wrong_with_ones_own_world_is_said_where_it_is_looked_for(env, own):
+    own("best_move", "best_mov")
+    said = env("show", "parrot").stderr
+    assert "does not implement best_move(state, role, draw); rename its best_mov" in said
+    own("(Ask(POLICY),)", '(Ask("judge"),)')
+    said = env("show", "parrot").stderr
+    assert "`begin` asks the role judge, which it does not declare; let its ROLES name it" in said
+    own("earned={POLICY:", 'earned={"player":')
+    assert "`step` pays the role player, which it does not declare" in env("show", "parrot").stderr
+
+
+def test_a_recipe_elsewhere_brings_its_worlds(env, own, tmp_path):
+    own()
+    (tmp_path / "recipes" / "mine").mkdir(parents=True)
+    (tmp_path / "recipe.yaml").rename(tmp_path / "recipes" / "mine" / "recipe.yaml")
+    assert "one of a plug-in is found by --recipe" in env("show", "parrot").stderr
+    assert "solved" in env("play", "parrot", "--by", "script", "--recipe", "recipes/mine").stdout
 
 
 def test_the_list_fits_a_terminal_of_eighty_columns(env, own):

@@ -4,7 +4,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from posttrain.learning.episodes.environments.base import Ask, Environment, Said, Situation, Told
+from posttrain.learning.episodes.environments.base import (
+    POLICY,
+    Ask,
+    Environment,
+    Said,
+    Situation,
+    Told,
+)
 from posttrain.stage.errors import UserError
 from posttrain.stage.part_checks import place_of
 
@@ -53,7 +60,8 @@ def answered(
 
     Raises:
         UserError: It gives no situation for one, or one whose state is no JSON, that asks nobody
-            who could be asked, or pays what is no number; of a world also: one that asks and has no
+            who could be asked, asks or pays a role that it does not declare, or pays what is no
+            number; of a world also: one that asks and has no
             key, or ends an episode that has earned less than 0 or more than 1. With the method, the
             file and the remedy.
 
@@ -119,6 +127,7 @@ def _check(
         _refuse(environment, by, f"gave {after!r:.60}", "let it give a Situation")
     _check_json(environment, after.state, by, "a state")
     _check_asks(environment, after, by)
+    _check_roles(environment, after, by)
     for role, paid in after.earned.items():
         if not _is_number(paid):
             _refuse(environment, by, f"pays {role} {paid!r:.40}", "let it pay finite numbers")
@@ -158,6 +167,17 @@ def _check_asks(environment: Environment, after: Situation, by: str) -> None:
         if not all(isinstance(told, Told) and isinstance(told.text, str) for told in each.new):
             told = f"tells {each.role} {each.new!r:.60}"
             _refuse(environment, by, told, 'write messages, as in (Told("user", "no"),)')
+
+
+def _check_roles(environment: Environment, after: Situation, by: str) -> None:
+    """Refuse roles that no recipe could name, and pay that nobody would ever see."""
+    known = (POLICY, *environment.roles_asked())
+    verbs = {"asks": (each.role for each in after.asks), "pays": iter(after.earned)}
+    for verb, roles in verbs.items():
+        for role in roles:
+            if role not in known and role.partition(":")[0] not in known:
+                wrong = f"{verb} the role {role}, which it does not declare"
+                _refuse(environment, by, wrong, "let its ROLES name it")
 
 
 def _check_judging(

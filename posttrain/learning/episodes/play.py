@@ -5,7 +5,7 @@ is played by itself has the draws that it has in company. What the policy of a g
 what it would draw of the problem without any environment.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from random import Random
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from posttrain.learning.episodes.asked import Cue, Reply, Speaker
 from posttrain.learning.episodes.branches.base import Forks, Standing
-from posttrain.learning.episodes.config import role_of
 from posttrain.learning.episodes.contract import answered, begun
 from posttrain.learning.episodes.drawing import Role
 from posttrain.learning.episodes.environments.base import (
@@ -152,7 +151,6 @@ def play_round(
 
     """
     names = dict.fromkeys(ask.role for game in games for ask in game.waiting)
-    _refuse_undeclared(environment, names)
     replies: dict[str, list[tuple[Cue, Reply]]] = {game.id: [] for game in games}
     for name in names:
         speaker = roles.get(name) or roles.get(name.partition(":")[0]) or Scripted(tuple(roles))
@@ -279,17 +277,6 @@ def retrace(
         own = turn_seed(seed, answered_as(episode, turn), turn)
         situation = environment.step(situation.state, acts, own)
         yield situation
-
-
-def _refuse_undeclared(environment: Environment, asked: Iterable[str]) -> None:
-    """Refuse roles that recipes could not name: a player bound to them would be refused."""
-    known = (POLICY, *environment.roles_asked())
-    for name in asked:
-        if role_of(name, known) is None:
-            raise UserError(
-                f"environment {environment.kind} asks the role {name}, which it does not declare;"
-                " let its ROLES name it"
-            )
 
 
 def _goes_on(game: Game, limits: EpisodeLimits, seconds: float) -> bool:
