@@ -1,5 +1,6 @@
 """Several roles: who plays them, whose draws are learned from, and with whom each is compared."""
 
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -22,6 +23,8 @@ from posttrain.learning.rewards.components.base import Answers, Inquiry
 from posttrain.learning.rewards.components.moving_average import MovingAverageComponent
 from posttrain.learning.rl.batch import reward_statistics, rollout_batch
 from posttrain.learning.rl.drawn import of_episode
+from posttrain.learning.rl.producers.base import Workbench
+from posttrain.learning.rl.producers.episodes import Episodes
 from posttrain.learning.rl.rollout import from_plain, plain
 from posttrain.learning.rl.store import rollouts_table, stored_groups
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
@@ -29,6 +32,7 @@ from posttrain.stage.errors import UserError
 from tests.scripted import FakeEngine
 
 SEED = 3
+FAR = {"base_url": "http://localhost:1/v1", "model": "m"}
 
 
 class Duel(Environment):
@@ -308,3 +312,26 @@ def test_the_usual_pay_of_a_role_is_known_before_its_round():
     assert state == {POLICY: pytest.approx(1 / 3), "opponent": 0.125}
     assert part.score_all(groups, asked)[1] == [0.125]
     assert state["opponent"] == 0.5 * 0.125 + 0.5 * 0.25
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"environment": "python"}, "what environment python answers may hang on a clock, but"),
+        ({"most_seconds": 9.0}, "most_seconds goes by the clock, but"),
+        ({"roles": {"user": {"kind": "endpoint", "endpoint": FAR}}}, "who plays user answers over"),
+        ({}, ""),
+    ],
+)
+def test_several_processes_play_nothing_that_may_differ_in_each(engine, tokenizer, settings, told):
+    """Each plays all episodes itself: a prompt that one of them has alone would stop them all."""
+    producer = Episodes.parse(
+        {"environment": {"kind": "booking", "user": "role"}, **settings}, where="x"
+    )
+    shared_out = Workbench(engine, None, tokenizer, policy=None)
+    if not told:
+        assert producer.seats_at(shared_out).by_role
+        return
+    with pytest.raises(UserError, match=told):
+        producer.seats_at(shared_out)
+    producer.seats_at(replace(shared_out, policy=Policy(None, tokenizer)))

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from posttrain.learning.episodes.config import PlayConfig, Seats
 from posttrain.learning.episodes.environments.base import Environment
 from posttrain.learning.rl.producers.base import Producer, Workbench
+from posttrain.stage.config import configs_in
 from posttrain.stage.errors import UserError
+from posttrain.stage.needs import ENDPOINT
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
@@ -39,11 +41,32 @@ class EpisodesProducer(Producer, PlayConfig):
         return self.environment
 
     def seats_at(self, bench: Workbench) -> Seats:
-        """Let everybody sit down, if the policy's template writes turns as they were drawn."""
+        """Let everybody sit down, if the policy's template writes turns as they were drawn.
+
+        Raises:
+            UserError: It does not, or each of several processes would play other episodes.
+
+        """
         from posttrain.learning.episodes.append import refuse_rewriting
 
         refuse_rewriting(bench.tokenizer, self.environment.authors())
+        if bench.policy is None and (why := self._apart()):
+            raise UserError(
+                f"rl: {why}, but with resources.processes each process plays all episodes itself,"
+                " and they would be others in each; leave resources.processes out"
+            )
         return self.seated(bench.table())
+
+    def _apart(self) -> str:
+        """Say what may go otherwise in each of several processes; empty where nothing does."""
+        if not self.environment.EXACT:
+            return f"what environment {self.environment.kind} answers may hang on a clock"
+        if self.most_seconds is not None:
+            return "most_seconds goes by the clock"
+        for role, player in self.roles.items():
+            if any(ENDPOINT in config.reaches() for config in configs_in(player)):
+                return f"who plays {role} answers over a network"
+        return ""
 
     def rows(
         self, episodes: "Sequence[Episode]", problem: "Problem", *, group: int, version: int
