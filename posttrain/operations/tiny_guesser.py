@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -34,6 +34,8 @@ class Tries(Environment, Schedulable):
 
     Further roles hear what the policy said, and it hears them; they earn as it does.
     """
+
+    JUDGES: ClassVar[bool] = True
 
     kind: Literal["tries"] = "tries"
     peers: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from posttrain.data.schemas import Problem
 from posttrain.learning.episodes.config import role_of
 from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.episodes.episode import Episode, Span
+from posttrain.learning.episodes.step_tries import STEP, StepTry
 from posttrain.learning.rl.rollout import Group, Rollout, grouped
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.stage.errors import UserError
@@ -138,6 +139,44 @@ def _of_role(
             segment=place,
             peers=peers,
         )
+
+
+def of_step_tries(tries: Sequence[StepTry], *, group: int) -> list[Rollout]:
+    """Turn calls that were drawn again into rollouts that have earned nothing yet.
+
+    Args:
+        tries: Of one call.
+        group: Number of the group of its problem.
+
+    Returns:
+        A rollout for each, of the role `step`: what they share was read, and they are compared with
+        each other.
+
+    """
+    rows: list[Rollout] = []
+    for each in tries:
+        call, sample = each.call, each.sample
+        _check_drawn(call.problem.id, len(sample.token_ids), sample.logprobs)
+        rows.append(
+            Rollout(
+                problem_id=call.problem.id,
+                source=call.problem.source,
+                group=group,
+                episode=f"{call.id}/{sample.index}",
+                token_ids=call.kept + sample.token_ids,
+                spans=_prompt_and_answer(call.kept, sample.token_ids),
+                logprobs=sample.logprobs,
+                versions=(sample.policy_version,),
+                end=_ENDS[sample.finish_reason],
+                text=each.text,
+                turns=((float(not each.failed), each.key),),
+                read=call.episode.read,
+                facts=(("failed", float(each.failed)),),
+                role=STEP,
+                peers=call.id,
+            )
+        )
+    return rows
 
 
 def _prompt_and_answer(prompt: Sequence[int], answer: Sequence[int]) -> tuple[Span, ...]:

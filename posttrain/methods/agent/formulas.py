@@ -273,3 +273,21 @@ def arpo(rows: FormulaRollouts) -> Tensor:
         return -(gain.clamp(min=3 * a[i]) if a[i] < 0 else gain)
 
     return rows.over_tokens(loss)
+
+
+def thor(rows: FormulaRollouts) -> Tensor:
+    """GRPO with a dual clip among the episodes of a problem and among the tries of a call."""
+    like = [(rows.group[i], row["peers"]) for i, row in enumerate(rows.stored)]
+    a = []
+    for i, reward in enumerate(rows.reward):
+        group = [rows.reward[j] for j, other in enumerate(like) if other == like[i]]
+        alike = max(group) == min(group)
+        a.append(0.0 if alike else (reward - mean(group)) / (deviation(group) + 1e-6))
+
+    def loss(i: int) -> Tensor:
+        gain = clipped_gain(rows.ratio(i), a[i], 0.2, 0.28)
+        if a[i] < 0:
+            return -gain.clamp(min=3 * a[i])
+        return -gain - 0.01 * rows.log_p[i] * (a[i] > 0)
+
+    return rows.over_tokens(loss)

@@ -41,6 +41,9 @@ _SIZES: Mapping[str, Any] = {
 }
 """Laid over what a method sets: two updates of all pairs."""
 
+_OF_EPISODES: Mapping[str, Any] = {**_SIZES, "rounds": 0}
+"""The same where pairs are of whole episodes, which no round draws."""
+
 
 @dataclass
 class SeenPairs(SeenUpdate):
@@ -50,8 +53,8 @@ class SeenPairs(SeenUpdate):
     rejected: list[Tensor] = field(default_factory=list)
     extra: list[Tensor] = field(default_factory=list)
     """What the method has beside them: a mismatched completion, the reference's sample."""
-    starts: dict[tuple[int, ...], int] = field(default_factory=dict)
-    """Where the completion of a row begins."""
+    places: dict[tuple[int, ...], list[int]] = field(default_factory=dict)
+    """Of a row: where what bears loss stands, its completion or all turns of an episode."""
 
     def take(self, part: Any) -> None:
         """Remember the rows of a micro-batch."""
@@ -71,17 +74,17 @@ class SeenPairs(SeenUpdate):
         return [[self._completion(model, row) for row in side] for side in self.sides]
 
     def _completion(self, model: torch.nn.Module, row: Tensor) -> Tensor:
-        start = self.starts[tuple(row.tolist())]
+        places = self.places[tuple(row.tolist())]
         whole = model(input_ids=row[None]).logits[0].log_softmax(-1)
-        found: Tensor = whole[range(start - 1, len(row) - 1), row[start:]]
+        found: Tensor = whole[[place - 1 for place in places], row[places]]
         return found
 
     def _unpadded(self, tokens: TokenBatch) -> list[Tensor]:
         rows = []
         for ids_T, wanted_T in zip(tokens.input_ids_BT, tokens.wanted_BT, strict=True):
-            places = wanted_T.nonzero().flatten()
-            row = ids_T[: int(places[-1]) + 1]
-            self.starts[tuple(row.tolist())] = int(places[0])
+            places = wanted_T.nonzero().flatten().tolist()
+            row = ids_T[: places[-1] + 1]
+            self.places[tuple(row.tolist())] = places
             rows.append(row)
         return rows
 
@@ -122,7 +125,8 @@ def _drive(
 ) -> list[SeenPairs]:
     """Run the stage, and write down what each of its updates was."""
     found: list[SeenPairs] = []
-    config = task.config.parse(laid_over(said, _SIZES), where="preference")
+    sizes = _SIZES if said.get("turns", "last") == "last" else _OF_EPISODES
+    config = task.config.parse(laid_over(said, sizes), where="preference")
     with watched_stage(task, dtype) as run, _watched_trainer(found):
         run_alone(task, config, inputs, folder, seed=1, run=run)
     return found

@@ -9,6 +9,7 @@ from posttrain.learning.algorithms.batches import PolicyBatch
 from posttrain.learning.algorithms.objective import policy_loss as weighted_loss
 from posttrain.learning.algorithms.regularizers.base import BatchShare
 from posttrain.learning.algorithms.regularizers.entropy import EntropyRegularizer
+from posttrain.learning.algorithms.regularizers.imitation import ImitationRegularizer
 from posttrain.learning.algorithms.surrogates.cispo import CispoSurrogate
 from posttrain.learning.algorithms.surrogates.clip import ClipSurrogate
 from posttrain.learning.algorithms.surrogates.gmpo import GmpoSurrogate
@@ -404,3 +405,22 @@ def test_a_turn_is_regressed_to_its_advantage_and_shared_out_over_its_tokens():
     # 2 beta (beta l - A) / B at each token of the turn, whose optimum has no gradient.
     assert ratio.grad[0].tolist() == pytest.approx([0.0, 0.6, 0.6, 0.0, 1.2])
     assert ratio.grad[1].tolist() == pytest.approx([0.0] * 5)
+
+
+def test_what_did_better_than_its_group_is_imitated():
+    logprobs = torch.tensor([[-1.0, -3.0], [-2.0, -5.0]])
+    batch = PolicyBatch(
+        mask_BT=torch.tensor([[1.0, 1.0], [1.0, 0.0]]),
+        advantages_BT=torch.tensor([[0.7], [-0.7]]),
+        sampled_logprobs_BT=logprobs,
+    )
+    cost, metrics = ImitationRegularizer(coefficient=0.5).loss(
+        logprobs,
+        log_ratio_BT=logprobs,
+        entropy_BT=None,
+        batch=batch,
+        share=BatchShare(batch.mask_BT, "token_mean", 3),
+    )
+    # Half of (1 + 3) / 3: the second row did worse.
+    assert cost == pytest.approx(2 / 3)
+    assert metrics["imitated"] == pytest.approx(2 / 3)

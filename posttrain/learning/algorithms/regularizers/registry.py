@@ -2,12 +2,13 @@
 
 from posttrain.learning.algorithms.regularizers.base import Regularizer
 from posttrain.learning.algorithms.regularizers.entropy import EntropyRegularizer
+from posttrain.learning.algorithms.regularizers.imitation import ImitationRegularizer
 from posttrain.learning.algorithms.regularizers.kl import KlRegularizer
 from posttrain.stage.slots import Slot
 
 REGULARIZERS = Slot(
     "regularizer",
     Regularizer,
-    {"kl": KlRegularizer, "entropy": EntropyRegularizer},
+    {"kl": KlRegularizer, "entropy": EntropyRegularizer, "imitation": ImitationRegularizer},
     one_of=("token_cost", "advantage_bonus", "loss"),
 )

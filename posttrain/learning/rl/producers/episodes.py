@@ -9,6 +9,8 @@ from pydantic import model_validator
 from posttrain.learning.episodes.branches.base import Branching
 from posttrain.learning.episodes.branches.registry import BRANCHINGS
 from posttrain.learning.episodes.config import Seats
+from posttrain.learning.episodes.environments.base import POLICY
+from posttrain.learning.episodes.step_tries import StepTries
 from posttrain.learning.rl.producers.base import Producer, Production, SamplingRound, Workbench
 from posttrain.learning.rl.producers.played import EpisodesProducer, refuse_all_broken
 from posttrain.stage.schedule import Schedulable
@@ -17,6 +19,7 @@ from posttrain.stage.slots import InSlot
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
     from posttrain.learning.episodes.asked import Speaker
+    from posttrain.learning.episodes.episode import Episode
     from posttrain.learning.rl.rollout import Group
     from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 
@@ -36,6 +39,10 @@ class Episodes(EpisodesProducer, Schedulable):
     """Where episodes of a group begin inside another one, such as `entropy_rise`; null begins all
     of a group at once, each from the problem."""
 
+    step_tries: StepTries | None = None
+    """Calls that failed are drawn again after the episodes, and compared with each other; null
+    leaves them as they were."""
+
     @model_validator(mode="after")
     def _branches_where_states_are_values(self) -> Self:
         if self.branching is not None and self.environment.HOLDS:
@@ -43,6 +50,22 @@ class Episodes(EpisodesProducer, Schedulable):
                 f"branching {self.branching.kind}: a state of environment {self.environment.kind}"
                 " names what one episode alone can go on with; leave branching out, or take"
                 " another environment"
+            )
+        if self.step_tries is not None and self.environment.HOLDS:
+            raise ValueError(
+                f"step_tries: a state of environment {self.environment.kind} names what one episode"
+                " alone can go on with, so no turn of it can be said again; leave step_tries out,"
+                " or take another environment"
+            )
+        if (
+            self.step_tries is not None
+            and "environment" in self.model_fields_set
+            and not self.environment.JUDGES
+        ):
+            raise ValueError(
+                f"step_tries: what a call earns is what its environment pays, and what an episode"
+                f" is worth in environment {self.environment.kind} a verifier says; leave"
+                " step_tries out, or take a world"
             )
         return self
 
@@ -72,22 +95,47 @@ class EpisodesProduction(Production):
 
         config = self.config
         self.seats.begin(at.step)
+        speakers = self._speakers(at.params)
         played = play(
             config.environment,
             problems,
             prompts,
-            self._speakers(at.params),
+            speakers,
             seed=at.params.seed,
             most_turns=config.most_turns,
             most_seconds=config.most_seconds,
         )
         refuse_all_broken(config.environment, played)
-        return [
+        made = [
             config.rows(episodes, problem, group=group, version=at.version)
             for group, (problem, episodes) in enumerate(
                 zip(problems, played, strict=True), start=at.first_group
             )
         ]
+        self._try_steps(made, problems, played, speakers, at)
+        return made
+
+    def _try_steps(
+        self,
+        made: "Sequence[Group]",
+        problems: "Sequence[Problem]",
+        played: "Sequence[Sequence[Episode]]",
+        speakers: "Mapping[str, Speaker]",
+        at: SamplingRound,
+    ) -> None:
+        """Draw calls that failed again, and put what came of them behind their problem's rows."""
+        from posttrain.learning.episodes.drawing import Role
+        from posttrain.learning.episodes.step_tries import failed_calls, step_tries
+        from posttrain.learning.rl.drawn import of_step_tries
+
+        config, policy = self.config.step_tries, speakers[POLICY]
+        if config is None:
+            return
+        assert isinstance(policy, Role)
+        calls = failed_calls(played, problems, config, seed=at.params.seed)
+        tries = step_tries(self.config.environment, policy, calls, config)
+        for call, each in zip(calls, tries, strict=True):
+            made[call.place].extend(of_step_tries(each, group=at.first_group + call.place))
 
     def _speakers(self, params: "SamplingParams") -> "Mapping[str, Speaker]":
         """Who plays, and where episodes branch off by how unsure the present policy is."""

@@ -1,6 +1,7 @@
 """The selections that ship with posttrain."""
 
 from posttrain.learning.rl.selections.base import Selection
+from posttrain.learning.rl.selections.clean_calls import CleanCalls
 from posttrain.learning.rl.selections.every import Every
 from posttrain.learning.rl.selections.resample_on_correct import ResampleOnCorrect
 from posttrain.stage.slots import Slot
@@ -8,6 +9,6 @@ from posttrain.stage.slots import Slot
 SELECTIONS = Slot(
     "selection",
     Selection,
-    {"every": Every, "resample_on_correct": ResampleOnCorrect},
+    {"every": Every, "clean_calls": CleanCalls, "resample_on_correct": ResampleOnCorrect},
     one_of=("keep",),
 )
