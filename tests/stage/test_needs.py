@@ -21,7 +21,7 @@ def test_a_stage_connects_where_it_needs_more_than_the_sandbox(reach, connects):
 def test_every_need_is_one_of_the_table():
     assert {"hub", "endpoint"} == LEAVES
     assert {"ray", "processes"} == SEVERAL
-    assert {"sandbox"} == UNCONNECTED
+    assert {"sandbox", "terminal"} == UNCONNECTED
     assert {declared for _, _, declared in CACHES.values()} - {""} <= KNOWN_NEEDS.keys()
     verifiers = find_slot("verifier").parts.values()
     assert {need for part in verifiers for need in part.NEEDS} == BY_ROWS
