@@ -198,40 +198,6 @@ def parsed_once() -> Iterator[None]:
     tree.parse_module = parse
 
 
-_FOR_SMALL_STAGES = 2
-_imported_ahead: list[str] = []
-
-
-@pytest.fixture(scope="module", autouse=True)
-def forked_from_what_is_needed() -> Iterator[None]:
-    """Begin the fork server anew where stages need more than it imported: torch, and models.
-
-    A process has one server, with the imports for whatever project asked first: each stage of
-    another would import torch for itself, which takes seconds. A large one ends with its module, as
-    small stages are forked faster from a small one.
-    """
-    from multiprocessing import forkserver
-
-    from posttrain.pipeline.execution.processes import Workers
-
-    warm = Workers.warm
-
-    def warmed(workers: Workers) -> None:
-        # Of what it imports for large stages the first is what it imports for small ones.
-        if len(workers._preload) > len(_imported_ahead):
-            if _imported_ahead:
-                forkserver._forkserver._stop()
-            _imported_ahead[:] = workers._preload
-        warm(workers)
-
-    Workers.warm = warmed
-    yield
-    Workers.warm = warm
-    if len(_imported_ahead) > _FOR_SMALL_STAGES:
-        forkserver._forkserver._stop()
-        _imported_ahead.clear()
-
-
 _NUMBERS = itertools.count()
 
 TASK = """
