@@ -43,6 +43,12 @@ class EpisodesProducer(Producer, PlayConfig):
     def seats_at(self, bench: Workbench) -> Seats:
         """Let everybody sit down, if the policy's template writes turns as they were drawn.
 
+        Args:
+            bench: With what they play.
+
+        Returns:
+            Who plays each role.
+
         Raises:
             UserError: It does not, or each of several processes would play other episodes.
 
