@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import Field
 
-from posttrain.data.schemas import Problem
 from posttrain.learning.episodes.contract import answered
 from posttrain.learning.episodes.drawing import Role
 from posttrain.learning.episodes.environments.base import POLICY, Act, Environment, Said, Situation
@@ -16,7 +15,11 @@ from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sampl
 from posttrain.stage.config import StageConfig
 from posttrain.stage.seeds import purpose_seed
 
-STEP = "step"
+if TYPE_CHECKING:
+    from posttrain.data.schemas import Problem
+    from posttrain.learning.episodes.asked import Speaker
+
+STEP_ROLE = "step"
 """The role of such a try: it is no attempt at the problem, and is compared with its like alone."""
 
 
@@ -42,7 +45,7 @@ class FailedCall(NamedTuple):
 
     place: int
     """Of the episode's problem among those of the round."""
-    problem: Problem
+    problem: "Problem"
     episode: Episode
     turn: int
     """0-based turn of the episode."""
@@ -77,7 +80,7 @@ class StepTry:
 
 def failed_calls(
     played: Sequence[Sequence[Episode]],
-    problems: Sequence[Problem],
+    problems: "Sequence[Problem]",
     config: StepTries,
     *,
     seed: int,
@@ -109,7 +112,7 @@ def failed_calls(
 
 
 def _first_failed(
-    place: int, problem: Problem, episode: Episode, config: StepTries
+    place: int, problem: "Problem", episode: Episode, config: StepTries
 ) -> FailedCall | None:
     segments, own = episode.of(POLICY), 0
     for turn, (acts, after) in enumerate(zip(episode.log, episode.situations[1:], strict=True)):
@@ -127,7 +130,7 @@ def _first_failed(
 
 
 def step_tries(
-    environment: Environment, role: Role, calls: Sequence[FailedCall], config: StepTries
+    environment: Environment, policy: "Speaker", calls: Sequence[FailedCall], config: StepTries
 ) -> list[list[StepTry]]:
     """Draw calls anew, and let the environment answer.
 
@@ -135,7 +138,7 @@ def step_tries(
 
     Args:
         environment: What answers: one whose states are values.
-        role: Of the policy, as it played the episodes.
+        policy: As it played the episodes: a role that is drawn here.
         calls: What failed.
         config: What counts as failed.
 
@@ -143,13 +146,14 @@ def step_tries(
         The tries of each call that were calls again; none where only one was.
 
     """
-    tries = [(call, sample) for call in calls for sample in _drawn(role, call)]
-    said = [_said(role, call, sample) for call, sample in tries]
+    assert isinstance(policy, Role)
+    tries = [(call, sample) for call in calls for sample in _drawn(policy, call)]
+    said = [_said(policy, call, sample) for call, sample in tries]
     turns = [
         Said(
             call.episode.situations[call.turn].state,
             (act,),
-            turn_seed(role.params.seed, f"{call.id}/{sample.index}", call.turn),
+            turn_seed(policy.params.seed, f"{call.id}/{sample.index}", call.turn),
         )
         for (call, sample), act in zip(tries, said, strict=True)
     ]

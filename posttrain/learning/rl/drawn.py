@@ -8,7 +8,7 @@ from posttrain.data.schemas import Problem
 from posttrain.learning.episodes.config import role_of
 from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.episodes.episode import Episode, Span
-from posttrain.learning.episodes.step_tries import STEP, StepTry
+from posttrain.learning.episodes.step_tries import STEP_ROLE, StepTry
 from posttrain.learning.rl.rollout import Group, Rollout, grouped
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.stage.errors import UserError
@@ -172,7 +172,7 @@ def of_step_tries(tries: Sequence[StepTry], *, group: int) -> list[Rollout]:
                 turns=((float(not each.failed), each.key),),
                 read=call.episode.read,
                 facts=(("failed", float(each.failed)),),
-                role=STEP,
+                role=STEP_ROLE,
                 peers=call.id,
             )
         )

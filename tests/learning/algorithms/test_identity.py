@@ -95,7 +95,7 @@ def others(kind, value):
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int | float):
-        return [value / 2, value * 2, value + 0.125, value + 1]
+        return [value / 2, value * 2, value + 0.125, value + 1, (value + 1) / 2]
     return [each for inner in get_args(kind) for each in others(inner, value)]
 
 
@@ -152,7 +152,11 @@ def test_any_one_switch_changes_the_digest():
                 assert other == algorithm or path.endswith(WITHOUT_EFFECT), path
     # A schedule is what a number is in a step; what it is by is of the recipe.
     expected = {each for each in all_numbers_and_choices() if "ScheduledNumber" not in each}
-    never = {"TdValues.recalled", "OutcomeValues.gamma", "LearnedAdvantage.whiten_epsilon"}
+    never = {
+        "TdValues.recalled",
+        "OutcomeValues.gamma",
+        "LearnedAdvantage.whiten_epsilon",
+    }
     assert touched >= expected - never
 
 

@@ -124,16 +124,14 @@ class EpisodesProduction(Production):
         at: SamplingRound,
     ) -> None:
         """Draw calls that failed again, and put what came of them behind their problem's rows."""
-        from posttrain.learning.episodes.drawing import Role
         from posttrain.learning.episodes.step_tries import failed_calls, step_tries
         from posttrain.learning.rl.drawn import of_step_tries
 
-        config, policy = self.config.step_tries, speakers[POLICY]
+        config = self.config.step_tries
         if config is None:
             return
-        assert isinstance(policy, Role)
         calls = failed_calls(played, problems, config, seed=at.params.seed)
-        tries = step_tries(self.config.environment, policy, calls, config)
+        tries = step_tries(self.config.environment, speakers[POLICY], calls, config)
         for call, each in zip(calls, tries, strict=True):
             made[call.place].extend(of_step_tries(each, group=at.first_group + call.place))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from posttrain.learning.episodes.step_tries import STEP
+from posttrain.learning.episodes.step_tries import STEP_ROLE
 from posttrain.learning.rl.selections.base import Selection
 
 if TYPE_CHECKING:
@@ -37,15 +37,15 @@ class CleanCalls(Selection):
 
     def keep(self, rollouts: "Sequence[Rollout]", draw: Random) -> Sequence[int]:  # noqa: ARG002
         """Choose by what failed; see `Selection.keep`."""
-        if rollouts[0].role == STEP:
+        if rollouts[0].role == STEP_ROLE:
             return range(len(rollouts))
         clean = [at for at, each in enumerate(rollouts) if not dict(each.facts).get(self.errors)]
         return clean if len(clean) >= math.ceil(self.share * len(rollouts)) else ()
 
     def measure(self, groups: "Sequence[Sequence[Rollout]]") -> Mapping[str, float]:
         """Count both; see `Selection.measure`."""
-        episodes = [each for group in groups for each in group if each.role != STEP]
-        steps = [each for group in groups for each in group if each.role == STEP]
+        episodes = [each for group in groups for each in group if each.role != STEP_ROLE]
+        steps = [each for group in groups for each in group if each.role == STEP_ROLE]
         return {
             **({"left_out": fmean(not each.trained for each in episodes)} if episodes else {}),
             **({"ran": fmean(bool(each.solved) for each in steps)} if steps else {}),
