@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import Field
 
-from posttrain.learning.episodes.contract import answered
-from posttrain.learning.episodes.drawing import Role
 from posttrain.learning.episodes.environments.base import POLICY, Act, Environment, Said, Situation
 from posttrain.learning.episodes.episode import Episode, turn_seed
-from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.stage.config import StageConfig
 from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
-    from posttrain.learning.episodes.asked import Speaker
+    from posttrain.learning.episodes.drawing import Role
+    from posttrain.learning.rollouts.engines.base import Sample
 
 STEP_ROLE = "step"
 """The role of such a try: it is no attempt at the problem, and is compared with its like alone."""
@@ -70,7 +68,7 @@ class StepTry:
     """One such call, with what came of it."""
 
     call: FailedCall
-    sample: Sample
+    sample: "Sample"
     text: str
     """Of the whole turn."""
     failed: bool
@@ -130,7 +128,7 @@ def _first_failed(
 
 
 def step_tries(
-    environment: Environment, policy: "Speaker", calls: Sequence[FailedCall], config: StepTries
+    environment: Environment, role: "Role", calls: Sequence[FailedCall], config: StepTries
 ) -> list[list[StepTry]]:
     """Draw calls anew, and let the environment answer.
 
@@ -138,7 +136,7 @@ def step_tries(
 
     Args:
         environment: What answers: one whose states are values.
-        policy: As it played the episodes: a role that is drawn here.
+        role: Of the policy, as it played the episodes.
         calls: What failed.
         config: What counts as failed.
 
@@ -146,14 +144,15 @@ def step_tries(
         The tries of each call that were calls again; none where only one was.
 
     """
-    assert isinstance(policy, Role)
-    tries = [(call, sample) for call in calls for sample in _drawn(policy, call)]
-    said = [_said(policy, call, sample) for call, sample in tries]
+    from posttrain.learning.episodes.contract import answered
+
+    tries = [(call, sample) for call in calls for sample in _drawn(role, call)]
+    said = [_said(role, call, sample) for call, sample in tries]
     turns = [
         Said(
             call.episode.situations[call.turn].state,
             (act,),
-            turn_seed(policy.params.seed, f"{call.id}/{sample.index}", call.turn),
+            turn_seed(role.params.seed, f"{call.id}/{sample.index}", call.turn),
         )
         for (call, sample), act in zip(tries, said, strict=True)
     ]
@@ -173,13 +172,17 @@ def _is_call(after: Situation, *, failed: bool) -> bool:
     return not after.failed and (failed or bool(after.asks))
 
 
-def _drawn(role: Role, call: FailedCall) -> list[Sample]:
+def _drawn(role: "Role", call: FailedCall) -> "list[Sample]":
+    from posttrain.learning.rollouts.engines.base import Prompt
+
     left = role.params.max_tokens - (call.cut - call.begin)
     params = replace(role.params, max_tokens=left)
     return role.sample([Prompt(call.id, call.kept)], params)
 
 
-def _said(role: Role, call: FailedCall, sample: Sample) -> Act:
+def _said(role: "Role", call: FailedCall, sample: "Sample") -> Act:
+    from posttrain.learning.rollouts.engines.base import FinishReason
+
     text = sample.text
     if call.cut > call.begin:
         # By itself a part of a turn may end within a letter.

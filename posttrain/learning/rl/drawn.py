@@ -5,10 +5,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from posttrain.data.schemas import Problem
+from posttrain.learning.episodes.asked import Speaker
 from posttrain.learning.episodes.config import role_of
-from posttrain.learning.episodes.environments.base import POLICY
+from posttrain.learning.episodes.drawing import Role
+from posttrain.learning.episodes.environments.base import POLICY, Environment
 from posttrain.learning.episodes.episode import Episode, Span
-from posttrain.learning.episodes.step_tries import STEP_ROLE, StepTry
+from posttrain.learning.episodes.step_tries import (
+    STEP_ROLE,
+    StepTries,
+    StepTry,
+    failed_calls,
+    step_tries,
+)
 from posttrain.learning.rl.rollout import Group, Rollout, grouped
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.stage.errors import UserError
@@ -139,6 +147,33 @@ def _of_role(
             segment=place,
             peers=peers,
         )
+
+
+def add_step_tries(
+    made: Sequence[Group],
+    problems: Sequence[Problem],
+    played: Sequence[Sequence[Episode]],
+    speakers: Mapping[str, Speaker],
+    environment: Environment,
+    config: StepTries,
+) -> None:
+    """Draw calls that failed again, and put what came of them behind their problems' rows.
+
+    Args:
+        made: The groups of the episodes, by problem; they grow.
+        problems: Their problems.
+        played: The episodes.
+        speakers: Who played them, `policy` at least.
+        environment: What answered.
+        config: Which calls are drawn again, and how much of them.
+
+    """
+    policy = speakers[POLICY]
+    assert isinstance(policy, Role)
+    calls = failed_calls(played, problems, config, seed=policy.params.seed)
+    tries = step_tries(environment, policy, calls, config)
+    for call, each in zip(calls, tries, strict=True):
+        made[call.place].extend(of_step_tries(each, group=made[call.place][0].group))
 
 
 def of_step_tries(tries: Sequence[StepTry], *, group: int) -> list[Rollout]:

@@ -9,7 +9,6 @@ from pydantic import model_validator
 from posttrain.learning.episodes.branches.base import Branching
 from posttrain.learning.episodes.branches.registry import BRANCHINGS
 from posttrain.learning.episodes.config import Seats
-from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.episodes.step_tries import StepTries
 from posttrain.learning.rl.producers.base import Producer, Production, SamplingRound, Workbench
 from posttrain.learning.rl.producers.played import EpisodesProducer, refuse_all_broken
@@ -19,7 +18,6 @@ from posttrain.stage.slots import InSlot
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
     from posttrain.learning.episodes.asked import Speaker
-    from posttrain.learning.episodes.episode import Episode
     from posttrain.learning.rl.rollout import Group
     from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 
@@ -92,6 +90,7 @@ class EpisodesProduction(Production):
     ) -> list["Group"]:
         """Play as many episodes of each problem as a group has; see `Production.produce`."""
         from posttrain.learning.episodes.play import play
+        from posttrain.learning.rl.drawn import add_step_tries
 
         config = self.config
         self.seats.begin(at.step)
@@ -112,28 +111,9 @@ class EpisodesProduction(Production):
                 zip(problems, played, strict=True), start=at.first_group
             )
         ]
-        self._try_steps(made, problems, played, speakers, at)
+        if config.step_tries is not None:
+            add_step_tries(made, problems, played, speakers, config.environment, config.step_tries)
         return made
-
-    def _try_steps(
-        self,
-        made: "Sequence[Group]",
-        problems: "Sequence[Problem]",
-        played: "Sequence[Sequence[Episode]]",
-        speakers: "Mapping[str, Speaker]",
-        at: SamplingRound,
-    ) -> None:
-        """Draw calls that failed again, and put what came of them behind their problem's rows."""
-        from posttrain.learning.episodes.step_tries import failed_calls, step_tries
-        from posttrain.learning.rl.drawn import of_step_tries
-
-        config = self.config.step_tries
-        if config is None:
-            return
-        calls = failed_calls(played, problems, config, seed=at.params.seed)
-        tries = step_tries(self.config.environment, speakers[POLICY], calls, config)
-        for call, each in zip(calls, tries, strict=True):
-            made[call.place].extend(of_step_tries(each, group=at.first_group + call.place))
 
     def _speakers(self, params: "SamplingParams") -> "Mapping[str, Speaker]":
         """Who plays, and where episodes branch off by how unsure the present policy is."""
