@@ -278,7 +278,7 @@ def test_a_name_that_is_none_is_a_sentence():
 def test_every_preset_says_its_equation_and_its_source(name):
     told = PRESETS[name]
     # Where the advantage comes from and what the loss is; what comes before is of the episodes.
-    assert any(each in told.equation for each in ("A = ", "R = ", "s_i", "δ_t", "A_t = "))
+    assert any(each in told.equation for each in ("A = ", "R = ", "s_i", "δ_t", "A_t = ", "A_i = "))
     assert re.search(r"(^|\n)L\S* = ", told.equation)
     assert all(text == text.strip() and text for text in (told.source, told.note))
 
