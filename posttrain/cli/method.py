@@ -162,6 +162,39 @@ def run(name: str, claims: Sequence[str], seeds: int | None) -> None:
 
 @method.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
+def recheck(names: Sequence[str]) -> None:
+    """Let verdicts stand where code moved and bits did not: run the first seed of each arm again.
+
+    A verdict goes stale with the code of any of its stages. Where evaluation and curves of the
+    first seed come to the digests that they had when it was decided, it is kept for today's code,
+    in a line that names both commits. Without a NAME every stale claim is looked at. One whose
+    first seed makes something else stays stale, and ends the command with 1.
+    """
+    from posttrain.cli.method_run import recheck_claim
+    from posttrain.methods.find import every_method, find_method
+    from posttrain.pipeline.verdicts import standing_verdicts
+
+    failed = []
+    with _of_project() as root:
+        found = [find_method(name) for name in names] or [*every_method().values()]
+        for (name, claim), word in standing_verdicts(found, root).items():
+            if not word.startswith("stale"):
+                continue
+            of_name = next(each.method for each in found if each.method.name == name)
+            said = next(each for each in of_name.claims if each.name == claim)
+            try:
+                stands, told = recheck_claim(of_name, said, root)
+            except UserError as refusal:
+                stands, told = False, str(refusal)
+            click.echo(told)
+            if not stands:
+                failed.append(f"{name}.{claim}")
+    if failed:
+        raise click.ClickException(f"stale: {', '.join(failed)}")
+
+
+@method.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--gradients", is_flag=True, help="Compare gradients with the method's formula.")
 def check(names: Sequence[str], gradients: bool) -> None:
     """Run two steps of each method on a tiny model, and show what its switches do to the weights.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from ruamel.yaml import YAML
@@ -17,11 +17,13 @@ from posttrain.methods.method import Method
 from posttrain.pipeline.claim_recipe import digest_of_claim, values_of_claim
 from posttrain.pipeline.execution.display import PlainDisplay
 from posttrain.pipeline.execution.session import Session, open_session
+from posttrain.pipeline.plan import Decision
 from posttrain.pipeline.verdicts import KeptVerdict, claim_keys, keep_verdict, kept_verdicts
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.git import revision_of
 from posttrain.provenance.ledger.location import RECIPE_FILE, STATE_DIR
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.spec import Reference
 
 _VERDICT = "verdict"
 
@@ -65,13 +67,7 @@ def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> No
     command = f"posttrain method run {method.name}"
     began = time.monotonic()
     with _opened(folder, values, root, command) as session:
-        decisions = session.planner.plan()
-        cached = all(decision.action == "cached" for decision in decisions)
-        if cached:
-            session.settle(decisions)
-        else:
-            lanes, shown = session.recipe.run.lanes(), _Arms(session)
-            execute(session, decisions, local=True, slots=lanes, command=command, shown=shown)
+        cached = _bring_up(session, session.planner.plan(), command)
         output = session.dag.stages[_VERDICT].outputs()[_VERDICT]
         decided = json.loads(session.workspace.output(str(output)).read_text())
         took = (record.ended - record.started for record in session.records.values())
@@ -85,6 +81,92 @@ def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> No
         else:
             click.echo(f"a trial with {seeds} seeds of {claim.seeds}: nothing is kept")
     click.echo(f"{decided['sentence']}, {minutes:.1f} min")
+
+
+class Rechecked(NamedTuple):
+    """What became of a verdict."""
+
+    stands: bool
+    told: str
+
+
+def recheck_claim(method: Method, claim: MethodClaim, root: Path) -> Rechecked:
+    """Run the first seed of a claim whose verdict is stale; where it makes the same, it stands.
+
+    Args:
+        method: Whose claim it is.
+        claim: One that was decided before, on the same arms and arena.
+        root: The project.
+
+    Returns:
+        Whether it stands, and why in a sentence.
+
+    Raises:
+        UserError: It was never run, says something else by now, or was kept by a version that did
+            not note what its first seed made.
+
+    """
+    name, again = f"{method.name}.{claim.name}", f"posttrain method run {method.name}"
+    known = kept_verdicts().get((method.name, claim.name))
+    if known is None:
+        raise UserError(f"{name} was never run; {again} does")
+    if known.digest != digest_of_claim(method, claim):
+        raise UserError(f"{name} says something else than when it was decided; run it: {again}")
+    if not known.made:
+        raise UserError(
+            f"the verdict on {name} does not note what its first seed made; run it once: {again}"
+        )
+    keys = claim_keys(method, claim, claim.seeds, root)
+    if keys == known.keys:
+        return Rechecked(True, f"{name} stands: nothing that it rests on moved")
+    folder = root / STATE_DIR / "claims" / name
+    values = values_of_claim(method, claim, seeds=claim.seeds)
+    command = f"posttrain method recheck {method.name}"
+    with _opened(folder, values, root, command) as session:
+        first = _first_seed(session)
+        names = {str(ref.stage) for ref in first.values()}
+        names |= {each for name in names for each in session.dag.upstream(name)}
+        plan = [each for each in session.planner.plan() if each.stage in names]
+        _bring_up(session, plan, command)
+        made, commit = _made(session), revision_of(session.workspace.root).commit or ""
+    if other := sorted(port for port in first if made.get(port) != known.made.get(port)):
+        more = f" and {len(other) - 1} more" * (len(other) > 1)
+        told = f"{name} is stale: its first seed makes another {other[0]}{more}; run it: {again}"
+        return Rechecked(False, told)
+    keep_verdict(root, replace(known, keys=keys, rechecked=commit))
+    told = f"{name} stands: its first seed makes the same, bit for bit ({known.verdict})"
+    return Rechecked(True, told)
+
+
+def _bring_up(session: Session, decisions: Sequence[Decision], command: str) -> bool:
+    """Run what is to be run; True where nothing was."""
+    cached = all(decision.action == "cached" for decision in decisions)
+    if cached:
+        session.settle(decisions)
+    else:
+        lanes, shown = session.recipe.run.lanes(), _Arms(session)
+        execute(session, decisions, local=True, slots=lanes, command=command, shown=shown)
+    return cached
+
+
+def _first_seed(session: Session) -> dict[str, Reference]:
+    """What the verdict reads of the first seed, by port: `reports.seed_1`, `curves.dapo_1`, ..."""
+    read = session.dag.stages[_VERDICT].inputs
+    return {port: ref for port, ref in read.items() if port.endswith("_1")}
+
+
+def _made(session: Session) -> dict[str, str]:
+    """Digest of each artifact that the verdict reads of the first seed."""
+    outputs = {
+        (stage, record.role): record.digest
+        for stage, run in session.records.items()
+        for record in run.outputs
+    }
+    return {
+        port: outputs[str(ref.stage), str(ref.output)]
+        for port, ref in _first_seed(session).items()
+        if (str(ref.stage), str(ref.output)) in outputs
+    }
 
 
 @contextmanager
@@ -103,7 +185,7 @@ def _opened(folder: Path, values: Mapping[str, Any], root: Path, command: str) -
 def _keep(root: Path, kept: KeptVerdict) -> str:
     """Add a verdict to the project's, unless the last one of its claim is the very same."""
     known = kept_verdicts().get((kept.method, kept.claim))
-    if known and replace(known, minutes=kept.minutes, commit=kept.commit) == kept:
+    if known and replace(known, minutes=kept.minutes, commit=kept.commit, rechecked="") == kept:
         return "kept already, and the same"
     return f"kept in {keep_verdict(root, kept).relative_to(root)}"
 
@@ -123,6 +205,8 @@ def _kept(
         digest=digest_of_claim(method, claim),
         keys=claim_keys(method, claim, claim.seeds, session.workspace.root),
         artifact=made.outputs[0].digest,
+        decisions=decided["decisions"],
+        made=_made(session),
     )
 
 

@@ -6,7 +6,7 @@ file of its own, and the blocks that it still lacks; `blocks.tsv` says what a bl
 """
 
 import csv
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -84,24 +84,19 @@ def listed_systems(
         passed: Names of the methods that passed `posttrain method check` as they are today.
 
     Returns:
-        A line for each system: `y` where a method of it passed its check and at least one claim of
-        that method is confirmed or refuted, `text` where that holds and the original sees, `p`
-        where some of it runs, else `-`.
+        A line for each system: `y` where it lacks no block and a method of it passed its check,
+        which for a system of kind A is the method itself and no idea of it; `text` where that
+        holds and the original sees, `p` where some of it runs, else `-`. What became of its
+        claims stands beside it: a claim that is refuted is of a method that runs.
 
     """
     listed = []
     for each in published_systems():
         ours = [found for found in methods if found.method.system == each.name]
         told = [claims_told(found.method, verdicts) for found in ours]
-        decided = [
-            found.method.name
-            for found in ours
-            for claim in found.method.claims
-            if verdicts.get((found.method.name, claim.name)) in DECIDED
-        ]
-        tested = any(name in passed for name in decided)
+        lacking = [*_lacking(each, ours, passed)]
         whole: State = "text" if each.sees else "y"
-        state: State = whole if tested else "p" if ours or each.in_part else "-"
+        state: State = whole if not lacking else "p" if ours or each.in_part else "-"
         listed.append(
             ListedSystem(
                 each.name,
@@ -110,7 +105,7 @@ def listed_systems(
                 state,
                 " ".join(found.shown for found in ours),
                 "; ".join(filter(None, told)),
-                "" if tested else "; ".join(_lacking(each, ours, verdicts, decided)),
+                "; ".join(lacking),
             )
         )
     return listed
@@ -125,24 +120,17 @@ def claims_told(method: Method, verdicts: Mapping[tuple[str, str], str]) -> str:
 
 
 def _lacking(
-    system: PublishedSystem,
-    ours: Sequence[FoundMethod],
-    verdicts: Mapping[tuple[str, str], str],
-    decided: Sequence[str],
-) -> list[str]:
-    lacks = [blocks()[name] for name in system.lacks]
-    claims = [(found.method.name, claim.name) for found in ours for claim in found.method.claims]
+    system: PublishedSystem, ours: Sequence[FoundMethod], passed: Container[str]
+) -> Iterator[str]:
+    """Say what is missing until a system runs: blocks, its file, a check that it passed."""
+    yield from (blocks()[name] for name in system.lacks)
+    whole = [each.method for each in ours if system.kind == "B" or each.method.kind == "run"]
     if not ours:
-        lacks.append("a method's file")
-    elif not claims:
-        lacks.append("a claim")
-    elif not any(claim in verdicts for claim in claims):
-        lacks.append("a claim that was run")
-    elif not decided:
-        lacks.append("a claim that is decided")
-    else:
-        lacks.append(f"a check that it passed (posttrain method check {decided[0]})")
-    return lacks
+        yield "a method's file"
+    elif not whole:
+        yield "the method itself: its file has one idea of it"
+    elif not any(each.name in passed for each in whole):
+        yield f"a check that it passed (posttrain method check {whole[0].name})"
 
 
 def _rows(name: str) -> list[dict[str, str]]:

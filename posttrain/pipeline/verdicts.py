@@ -6,8 +6,9 @@ this code decides them: a stage's code and its parameters. Where one of them mov
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from posttrain.methods.claim import MethodClaim
 from posttrain.methods.find import FoundMethod, method_folders, own_folder
@@ -44,6 +45,14 @@ class KeptVerdict:
     """Code and parameters of each stage."""
     artifact: str
     """Digest of the verdict's artifact, by which lineage finds what it was made from."""
+    decisions: list[Mapping[str, Any]] = field(default_factory=list)
+    """Each comparison with its figures, as the artifact has them. Lines of older versions have
+    none, nor `made`."""
+    made: Mapping[str, str] = field(default_factory=dict)
+    """Digest of all that the verdict read of the first seed, by port. Where today's code makes the
+    same there, the verdict stands."""
+    rechecked: str = ""
+    """Commit at which the first seed was run again and made the same; all seeds ran at `commit`."""
 
 
 def kept_verdicts() -> dict[tuple[str, str], KeptVerdict]:

@@ -96,25 +96,39 @@ def claimed(system):
     return FoundMethod(Method.parse(said, where="mine"), Path("methods/pg/mine.yaml"))
 
 
+def line_of(system, method, verdicts, passed):
+    lines = listed_systems([method], verdicts, passed)
+    return next(each for each in lines if each.system == system)
+
+
 @pytest.mark.parametrize("sees", [False, True])
-@pytest.mark.parametrize("verdict", ["confirmed", "refuted"])
-def test_a_system_is_whole_with_a_verdict_that_stands_and_a_check_that_passed(verdict, sees):
-    system = next(each.name for each in published_systems() if each.sees == sees)
-
-    def line(verdicts, passed):
-        lines = listed_systems([claimed(system)], verdicts, passed)
-        return next(each for each in lines if each.system == system)
-
-    known = {("mine", "better"): verdict}
-    whole = line(known, {"mine"})
+def test_a_system_runs_with_a_check_that_passed_and_its_claims_stand_beside_it(sees):
+    here = (each for each in published_systems() if not each.lacks and each.kind == "A")
+    system = next(each.name for each in here if each.sees == sees)
+    whole = line_of(system, claimed(system), {}, {"mine"})
     assert (whole.state, whole.missing) == ("text" if sees else "y", "")
-    unchecked = line(known, set())
+    assert whole.claims == "mine.better not run"
+    refuted = line_of(system, claimed(system), {("mine", "better"): "refuted"}, {"mine"})
+    assert (refuted.state, refuted.claims) == (whole.state, "mine.better refuted")
+    unchecked = line_of(system, claimed(system), {("mine", "better"): "confirmed"}, set())
     assert unchecked.state == "p"
-    assert unchecked.missing.endswith("a check that it passed (posttrain method check mine)")
-    stale = line({("mine", "better"): f"stale ({verdict})"}, {"mine"})
-    assert stale.state == "p"
-    assert stale.missing.endswith("a claim that is decided")
-    assert line({}, {"mine"}).missing.endswith("a claim that was run")
+    assert unchecked.missing == "a check that it passed (posttrain method check mine)"
+
+
+def test_a_system_that_lacks_a_block_is_not_whole_by_its_file():
+    system = next(each.name for each in published_systems() if each.lacks)
+    lacking = line_of(system, claimed(system), {("mine", "better"): "confirmed"}, {"mine"})
+    assert lacking.state == "p"
+    assert lacking.missing
+
+
+@pytest.mark.parametrize(("kind", "state"), [("A", "p"), ("B", "y")])
+def test_an_idea_is_enough_of_systems_that_gave_one_alone(kind, state):
+    here = (each for each in published_systems() if not each.lacks and not each.sees)
+    system = next(each.name for each in here if each.kind == kind)
+    found = claimed(system)
+    idea = FoundMethod(found.method.model_copy(update={"kind": "idea"}), Path("mine.yaml"))
+    assert line_of(system, idea, {}, {"mine"}).state == state
 
 
 def test_every_check_that_ships_is_of_the_methods_as_they_are_and_passed():
