@@ -42,6 +42,7 @@ def method() -> None:
       posttrain method diff grpo grpo_trl    the switches in which two differ
       posttrain method diff grpo recipe.yaml
       posttrain method run dler              its claims: arms, verdict, figures
+      posttrain method claims --html claims.html    all claims with their intervals, as a page
 
     """
 
@@ -60,14 +61,11 @@ def list_(family: str | None, state: str | None, tsv: bool) -> None:
     Of a hundred claims that are decided at 95%, two or three are decided wrongly.
     """
     from posttrain.methods.find import every_method
-    from posttrain.methods.method import FAMILIES
     from posttrain.methods.systems import COLUMNS, listed_systems
     from posttrain.pipeline.method_checks import passed_checks
     from posttrain.pipeline.verdicts import standing_verdicts
 
-    if family is not None and family not in FAMILIES:
-        hint = nearest(family, FAMILIES) or f"; there are {', '.join(FAMILIES)}"
-        raise UserError(f"there is no family '{family}'{hint}")
+    _refuse_family(family)
     with _of_project() as root:
         methods = [*every_method().values()]
         verdicts, passed = standing_verdicts(methods, root), passed_checks(methods, root)
@@ -161,6 +159,33 @@ def run(name: str, claims: Sequence[str], seeds: int | None) -> None:
 
 
 @method.command()
+@click.option("--family", metavar="FAMILY", help="Of one family: pg, div, ent, len, pref, ...")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "markdown"]),
+    default="table",
+    show_default=True,
+    help="How to print them; markdown has those that were run.",
+)
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a page with a picture of each interval there instead.",
+)
+def claims(family: str | None, output: str, page: Path | None) -> None:
+    """List every claim: what it is compared with, its figure with the interval, its verdict."""
+    from posttrain.cli.method_claims import claim_rows, show_claims
+    from posttrain.methods.find import every_method
+
+    _refuse_family(family)
+    with _of_project() as root:
+        methods = [each for each in every_method().values() if family in (None, each.method.family)]
+        show_claims(claim_rows(methods, root), output, page)
+
+
+@method.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def recheck(names: Sequence[str]) -> None:
     """Let verdicts stand where code moved and bits did not: run the first seed of each arm again.
@@ -236,6 +261,14 @@ def check(names: Sequence[str], gradients: bool) -> None:
         )
     if failed:
         raise click.ClickException(f"what they set does nothing: {', '.join(failed)}")
+
+
+def _refuse_family(family: str | None) -> None:
+    from posttrain.methods.method import FAMILIES
+
+    if family is not None and family not in FAMILIES:
+        hint = nearest(family, FAMILIES) or f"; there are {', '.join(FAMILIES)}"
+        raise UserError(f"there is no family '{family}'{hint}")
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from posttrain.stage.seeds import purpose_seed
 from tasks.verdict.config import VerdictConfig
 from tasks.verdict.measured import Measured, curve_value, holds, read_measured
 
-_LAYOUT = 1
+_LAYOUT = 2
 _OUTCOMES: tuple[Outcome, ...] = ("confirmed", "refuted", "undecided", "void")
 
 
@@ -125,6 +125,7 @@ def _compared(
         "metric": decision.metric,
         "is": decision.direction,
         "margin": decision.margin,
+        "better": decision.better,
         "against": rival if decision.than is None else None,
         "ours": ours,
         "theirs": theirs,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from posttrain.stage.files import replacing
-from posttrain.views.report import dag, details, episodes, evaluation, headline, training
+from posttrain.views.report import claims, dag, details, episodes, evaluation, headline, training
 from posttrain.views.report.facts import StageFacts
 from posttrain.views.report.templates import template
 
@@ -38,6 +38,7 @@ def write_report(
         recipe=recipe_name,
         evaluated=attempt("evaluation", lambda: _evaluated(stages, artifacts)),
         headlines=attempt("held-out figures", lambda: headline.headlines(stages, artifacts)),
+        verdicts=attempt("verdict", lambda: claims.verdicts(stages, artifacts)),
         trainings=attempt("training", lambda: training.trainings(stages, artifacts)),
         played=attempt("episodes", lambda: episodes.played_trainings(stages, artifacts)),
         rewards=attempt("reward model", lambda: details.reward_models(stages, artifacts)),

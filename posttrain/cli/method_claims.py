@@ -1,0 +1,98 @@
+"""`posttrain method claims`: every claim, what it was compared with, and what became of it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.markup import escape
+
+from posttrain.cli.options import plain_table
+from posttrain.methods.find import FoundMethod
+from posttrain.methods.method import FAMILIES
+from posttrain.pipeline.verdicts import kept_verdicts, standing_verdicts
+from posttrain.stage.files import replacing
+from posttrain.views.report.claims import (
+    HEADING,
+    ClaimFigure,
+    ClaimRow,
+    claims_in_markdown,
+    claims_page,
+    tally,
+)
+
+_STYLES = {"confirmed": "green", "refuted": "red"}
+
+
+def claim_rows(methods: Sequence[FoundMethod], root: Path | None) -> list[ClaimRow]:
+    """Gather what is known of every claim.
+
+    Args:
+        methods: Whose claims.
+        root: The project, to tell which verdicts are stale; None does not look.
+
+    Returns:
+        A row each, by family, method and the order in its file.
+
+    """
+    kept = kept_verdicts()
+    standing = standing_verdicts(methods, root) if root else {}
+    families = list(FAMILIES)
+    by_family = sorted(methods, key=lambda each: families.index(each.method.family))
+    rows = []
+    for found in by_family:
+        for claim in found.method.claims:
+            said = (found.method.family, found.method.name, claim.name, claim.says, claim.arena)
+            known = kept.get((found.method.name, claim.name))
+            if known is None:
+                rows.append(ClaimRow(*said))
+                continue
+            row = ClaimRow(
+                *said,
+                verdict=known.verdict,
+                stale=standing.get((known.method, known.claim), "").startswith("stale"),
+                sentence=known.sentence,
+                figures=tuple(map(ClaimFigure.read, known.decisions)),
+                seeds=known.seeds,
+                minutes=known.minutes,
+                commit=known.commit,
+                rechecked=known.rechecked,
+            )
+            rows.append(row)
+    return rows
+
+
+def show_claims(rows: Sequence[ClaimRow], output: str, page: Path | None) -> None:
+    """Print claims, or write their page.
+
+    Args:
+        rows: Of `claim_rows`.
+        output: table, json or markdown.
+        page: Where the page of HTML goes; None writes none.
+
+    """
+    if page is not None:
+        with replacing(page) as partial:
+            partial.write_text(claims_page(rows, FAMILIES), encoding="utf-8")
+        click.echo(f"{page}: {tally(rows)}")
+    elif output == "json":
+        click.echo(json.dumps([asdict(row) for row in rows], indent=2))
+    elif output == "markdown":
+        click.echo(claims_in_markdown(rows), nl=False)
+    else:
+        _print(rows)
+
+
+def _print(rows: Sequence[ClaimRow]) -> None:
+    console = Console(highlight=False)
+    table = plain_table(*HEADING)
+    for row in rows:
+        cells = [escape(cell) for cell in row.cells()]
+        if style := _STYLES.get(row.verdict):
+            cells[5] = f"[{style}]{cells[5]}[/]"
+        cells[4] = cells[4].replace("; ", "\n")
+        table.add_row(*cells)
+    console.print(table)
+    console.print(tally(rows))

@@ -1,0 +1,200 @@
+"""Claims and what became of them: a page, a table in Markdown, and the picture of each figure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posttrain.stage.spec import ArtifactKind
+from posttrain.views.report.evaluation import read_json
+from posttrain.views.report.facts import StageFacts, found
+from posttrain.views.report.templates import template
+
+NOT_RUN = "not run"
+HEADING = ("family", "method", "claim", "against", "figure [95%]", "verdict", "seeds", "min")
+_WIDTH, _INSET = 200.0, 6.0
+
+
+@dataclass(frozen=True)
+class ClaimFigure:
+    """One comparison of a claim: ours minus theirs, with its interval over seeds."""
+
+    metric: str
+    direction: str
+    """higher, lower, not_worse or equal."""
+    margin: float
+    against: str
+    """The other arm, the base's stage, or the number that ours is compared with."""
+    ours: float
+    theirs: float
+    difference: float
+    low: float | None
+    """None where a single seed, or equal figures, leave no interval."""
+    high: float | None
+    outcome: str
+    better: str
+    """Which way `not_worse` looks: higher or lower."""
+
+    @classmethod
+    def read(cls, decision: Mapping[str, Any]) -> "ClaimFigure":
+        """Read a comparison as the artifact of a verdict has it.
+
+        Args:
+            decision: An entry of `decisions`.
+
+        Returns:
+            Its figures, in means over seeds.
+
+        """
+        ours, theirs = (sum(each) / len(each) for each in (decision["ours"], decision["theirs"]))
+        return cls(
+            metric=decision["metric"],
+            direction=decision["is"],
+            margin=decision["margin"],
+            against=decision["against"] or f"{theirs:g}",
+            ours=ours,
+            theirs=theirs,
+            difference=decision["difference"],
+            low=decision["low"],
+            high=decision["high"],
+            outcome=decision["outcome"],
+            better=decision["better"],
+        )
+
+    @property
+    def asked(self) -> str:
+        """What was claimed, such as `higher by 0.01`."""
+        return f"{self.direction} by {self.margin:g}".replace("not_worse by", "not worse by")
+
+    @property
+    def told(self) -> str:
+        """The figure: metric, difference, interval, what was asked."""
+        interval = ""
+        if self.low is not None and self.high is not None:
+            interval = f" [{self.low:+.3g}, {self.high:+.3g}]"
+        return f"{self.metric} {self.difference:+.3g}{interval}, {self.asked}"
+
+    @property
+    def edges(self) -> list[float]:
+        """Differences beyond which, or between which, the interval was said to lie."""
+        worse = self.margin if self.better == "lower" else -self.margin
+        return {
+            "higher": [self.margin],
+            "lower": [-self.margin],
+            "not_worse": [worse],
+            "equal": [-self.margin, self.margin],
+        }[self.direction]
+
+    def drawn(self) -> Mapping[str, Any]:
+        """Place interval, mean, zero and what was asked on a line of 200 pixels."""
+        low = self.difference if self.low is None else self.low
+        high = self.difference if self.high is None else self.high
+        reach = max(abs(each) for each in (low, high, *self.edges)) or 1.0
+        half = _WIDTH / 2
+
+        def across(value: float) -> float:
+            return half + value / reach * (half - _INSET)
+
+        return {
+            "width": _WIDTH,
+            "zero": half,
+            "low": across(low),
+            "high": across(high),
+            "mean": across(self.difference),
+            "edges": [across(each) for each in self.edges],
+        }
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    """A claim with all that is known of it."""
+
+    family: str
+    method: str
+    claim: str
+    says: str
+    arena: str
+    verdict: str = NOT_RUN
+    """confirmed, refuted, undecided, void or not run."""
+    stale: bool = False
+    """What it rests on moved since."""
+    sentence: str = ""
+    figures: tuple[ClaimFigure, ...] = ()
+    seeds: int = 0
+    minutes: float = 0.0
+    commit: str = ""
+    rechecked: str = ""
+
+    @property
+    def against(self) -> str:
+        """Name what ours is compared with, each once."""
+        return ", ".join(dict.fromkeys(each.against for each in self.figures))
+
+    def cells(self) -> tuple[str, ...]:
+        """Fill the columns of `HEADING`."""
+        ran = self.verdict != NOT_RUN
+        return (
+            self.family,
+            self.method,
+            self.claim,
+            self.against,
+            "; ".join(each.told for each in self.figures),
+            f"{self.verdict}{' (stale)' * self.stale}",
+            str(self.seeds) if ran else "",
+            f"{self.minutes:.1f}" if ran else "",
+        )
+
+
+def tally(rows: Sequence[ClaimRow]) -> str:
+    """Count claims by what became of them: `12 claims: 7 confirmed, 3 refuted, ...`."""
+    words = [row.verdict for row in rows]
+    kinds = ("confirmed", "refuted", "undecided", "void", NOT_RUN)
+    counts = ", ".join(f"{words.count(each)} {each}" for each in kinds if each in words)
+    stale = sum(row.stale for row in rows)
+    return f"{len(rows)} claims: {counts}{f'; {stale} of them stale' * bool(stale)}"
+
+
+def claims_page(rows: Sequence[ClaimRow], families: Mapping[str, str]) -> str:
+    """Lay claims out as one page of HTML.
+
+    Args:
+        rows: Every claim.
+        families: Family -> what it is about, in the order of the page.
+
+    Returns:
+        The page, with everything in it.
+
+    """
+    grouped = {
+        family: (about, of_it)
+        for family, about in families.items()
+        if (of_it := [row for row in rows if row.family == family])
+    }
+    return str(template("claims.html").render(families=grouped, tally=tally(rows)))
+
+
+def claims_in_markdown(rows: Iterable[ClaimRow]) -> str:
+    """Write the claims that were run as a table in Markdown, a line each."""
+    lines = [HEADING, ["---"] * len(HEADING), *(row.cells() for row in rows if row.figures)]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def verdicts(
+    stages: Sequence[StageFacts], artifacts: Mapping[str, Path]
+) -> list[Mapping[str, Any]]:
+    """Read the verdicts that a run made, with their figures.
+
+    Args:
+        stages: Of the run.
+        artifacts: `stage.output` -> where it lies.
+
+    Returns:
+        `sentence` and `figures` of each.
+
+    """
+    read = [read_json(each.path) for each in found(stages, artifacts, ArtifactKind.REPORT)]
+    return [
+        {"sentence": each["sentence"], "figures": [*map(ClaimFigure.read, each["decisions"])]}
+        for each in read
+        if "decisions" in each and "claim" in each
+    ]
