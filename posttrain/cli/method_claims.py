@@ -20,7 +20,7 @@ from posttrain.views.report.claims import (
     ClaimRow,
     claims_in_markdown,
     claims_page,
-    tally,
+    tally_of_claims,
 )
 
 _STYLES = {"confirmed": "green", "refuted": "red"}
@@ -76,7 +76,7 @@ def show_claims(rows: Sequence[ClaimRow], output: str, page: Path | None) -> Non
     if page is not None:
         with replacing(page) as partial:
             partial.write_text(claims_page(rows, FAMILIES), encoding="utf-8")
-        click.echo(f"{page}: {tally(rows)}")
+        click.echo(f"{page}: {tally_of_claims(rows)}")
     elif output == "json":
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
     elif output == "markdown":
@@ -95,4 +95,4 @@ def _print(rows: Sequence[ClaimRow]) -> None:
         cells[4] = cells[4].replace("; ", "\n")
         table.add_row(*cells)
     console.print(table)
-    console.print(tally(rows))
+    console.print(tally_of_claims(rows))

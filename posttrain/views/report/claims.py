@@ -10,7 +10,7 @@ from posttrain.views.report.evaluation import read_json
 from posttrain.views.report.facts import StageFacts, found
 from posttrain.views.report.templates import template
 
-NOT_RUN = "not run"
+CLAIM_NOT_RUN = "not run"
 HEADING = ("family", "method", "claim", "against", "figure [95%]", "verdict", "seeds", "min")
 _WIDTH, _INSET = 200.0, 6.0
 
@@ -114,7 +114,7 @@ class ClaimRow:
     claim: str
     says: str
     arena: str
-    verdict: str = NOT_RUN
+    verdict: str = CLAIM_NOT_RUN
     """confirmed, refuted, undecided, void or not run."""
     stale: bool = False
     """What it rests on moved since."""
@@ -132,7 +132,7 @@ class ClaimRow:
 
     def cells(self) -> tuple[str, ...]:
         """Fill the columns of `HEADING`."""
-        ran = self.verdict != NOT_RUN
+        ran = self.verdict != CLAIM_NOT_RUN
         return (
             self.family,
             self.method,
@@ -145,10 +145,10 @@ class ClaimRow:
         )
 
 
-def tally(rows: Sequence[ClaimRow]) -> str:
+def tally_of_claims(rows: Sequence[ClaimRow]) -> str:
     """Count claims by what became of them: `12 claims: 7 confirmed, 3 refuted, ...`."""
     words = [row.verdict for row in rows]
-    kinds = ("confirmed", "refuted", "undecided", "void", NOT_RUN)
+    kinds = ("confirmed", "refuted", "undecided", "void", CLAIM_NOT_RUN)
     counts = ", ".join(f"{words.count(each)} {each}" for each in kinds if each in words)
     stale = sum(row.stale for row in rows)
     return f"{len(rows)} claims: {counts}{f'; {stale} of them stale' * bool(stale)}"
@@ -170,7 +170,7 @@ def claims_page(rows: Sequence[ClaimRow], families: Mapping[str, str]) -> str:
         for family, about in families.items()
         if (of_it := [row for row in rows if row.family == family])
     }
-    return str(template("claims.html").render(families=grouped, tally=tally(rows)))
+    return str(template("claims.html").render(families=grouped, tally=tally_of_claims(rows)))
 
 
 def claims_in_markdown(rows: Iterable[ClaimRow]) -> str:
