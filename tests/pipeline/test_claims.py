@@ -286,3 +286,10 @@ def test_verdicts_that_ship_are_of_claims_that_ship():
     for method, claim in kept_verdicts():
         assert claim in {each.name for each in methods[method].method.claims}, (method, claim)
     assert json.dumps([each.verdict for each in kept_verdicts().values()])
+
+
+def test_the_document_shows_every_verdict_that_ships():
+    from tests.methods.write_claims import DOCUMENT, written
+
+    with methods_of(ROOT):
+        assert DOCUMENT.read_text() == written(), "run: python tests/methods/write_claims.py"

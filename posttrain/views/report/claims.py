@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posttrain.stage.formatting import counted
 from posttrain.stage.spec import ArtifactKind
 from posttrain.views.report.evaluation import read_json
 from posttrain.views.report.facts import StageFacts, found
@@ -151,7 +152,7 @@ def tally_of_claims(rows: Sequence[ClaimRow]) -> str:
     kinds = ("confirmed", "refuted", "undecided", "void", CLAIM_NOT_RUN)
     counts = ", ".join(f"{words.count(each)} {each}" for each in kinds if each in words)
     stale = sum(row.stale for row in rows)
-    return f"{len(rows)} claims: {counts}{f'; {stale} of them stale' * bool(stale)}"
+    return f"{counted(len(rows), 'claim')}: {counts}{f'; {stale} of them stale' * bool(stale)}"
 
 
 def claims_page(rows: Sequence[ClaimRow], families: Mapping[str, str]) -> str:

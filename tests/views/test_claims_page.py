@@ -1,0 +1,88 @@
+"""Claims as a page and a table: figures by hand, and what has no interval."""
+
+import pytest
+
+from posttrain.views.report.claims import (
+    ClaimFigure,
+    ClaimRow,
+    claims_in_markdown,
+    claims_page,
+    tally_of_claims,
+)
+
+DECISION = {
+    "metric": "pass_at_1",
+    "is": "higher",
+    "margin": 0.05,
+    "better": "higher",
+    "against": "plain",
+    "ours": [0.6, 0.8],
+    "theirs": [0.5, 0.5],
+    "difference": 0.2,
+    "low": 0.1,
+    "high": 0.3,
+    "outcome": "confirmed",
+}
+
+
+def row(**said):
+    known = {"verdict": "confirmed", "seeds": 2, "minutes": 1.25, **said}
+    figures = (ClaimFigure.read(DECISION),)
+    return ClaimRow(
+        "pg", "mine", "better", "It is <b>better</b>.", "sums", figures=figures, **known
+    )
+
+
+def test_a_figure_has_means_over_seeds_and_says_what_was_asked():
+    figure = ClaimFigure.read(DECISION)
+    assert (figure.ours, figure.theirs) == (pytest.approx(0.7), 0.5)
+    assert figure.told == "pass_at_1 +0.2 [+0.1, +0.3], higher by 0.05"
+
+
+def test_the_picture_reaches_as_far_as_its_farthest_end():
+    drawn = ClaimFigure.read(DECISION).drawn()
+    # 0.3 of 0.3 is the right edge less 6 pixels; the others lie in proportion from the middle.
+    assert (drawn["zero"], drawn["high"]) == (100, pytest.approx(194))
+    assert drawn["low"] == pytest.approx(100 + 94 / 3)
+    assert drawn["edges"] == [pytest.approx(100 + 94 / 6)]
+
+
+@pytest.mark.parametrize(
+    ("direction", "better", "edges"),
+    [
+        ("lower", "higher", [-0.05]),
+        ("not_worse", "higher", [-0.05]),
+        ("not_worse", "lower", [0.05]),
+        ("equal", "higher", [-0.05, 0.05]),
+    ],
+)
+def test_edges_lie_where_a_decision_asks(direction, better, edges):
+    assert ClaimFigure.read({**DECISION, "is": direction, "better": better}).edges == edges
+
+
+def test_a_number_stands_in_place_of_an_arm_and_one_seed_has_no_interval():
+    limit = {**DECISION, "against": None, "theirs": [22.0], "low": None, "high": None}
+    figure = ClaimFigure.read(limit)
+    assert figure.against == "22"
+    assert figure.told == "pass_at_1 +0.2, higher by 0.05"
+    assert figure.drawn()["low"] == figure.drawn()["high"] == pytest.approx(194)
+
+
+def test_the_table_has_a_line_for_each_claim_that_was_run():
+    text = claims_in_markdown([row(), ClaimRow("pg", "mine", "later", "It will.", "sums")])
+    line = "| pg | mine | better | plain | pass_at_1 +0.2 [+0.1, +0.3], higher by 0.05"
+    assert text.splitlines()[2:] == [f"{line} | confirmed | 2 | 1.2 |"]
+
+
+def test_the_page_escapes_and_groups_by_family():
+    page = claims_page(
+        [row(stale=True), row(verdict="refuted")], {"pg": "gradients", "len": "short"}
+    )
+    assert "It is &lt;b&gt;better&lt;/b&gt;." in page
+    assert 'id="pg"' in page
+    assert 'id="len"' not in page
+    assert "2 claims: 1 confirmed, 1 refuted; 1 of them stale" in page
+
+
+def test_a_count_leaves_out_what_there_is_none_of():
+    assert tally_of_claims([row()]) == "1 claim: 1 confirmed"
