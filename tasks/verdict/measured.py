@@ -13,10 +13,8 @@ from posttrain.data.schemas import COMPLETIONS, CURVE
 from posttrain.data.tables import read_table
 from posttrain.methods.claim import MechanismCheck
 from posttrain.stage.errors import UserError, nearest
-from tasks.verdict.confidence import confidence_errors
+from tasks.verdict.samples import OF_SAMPLES
 
-OF_CONFIDENCE = ("brier", "ece", "states_confidence")
-"""Metrics of the confidences that an evaluation's texts state."""
 _AMOUNTS = {"rollouts": "rl/rollouts_drawn", "tokens": "rl/tokens_drawn"}
 
 
@@ -34,8 +32,8 @@ class Measured(NamedTuple):
         """Read a metric of a policy: of the evaluation, or the last value of its arm's curve."""
         if "/" in metric:
             return curve_value(self.curves[policy][seed], metric, "last", policy)
-        if metric in OF_CONFIDENCE:
-            return confidence_errors(self._samples(policy, seed))[metric]
+        if metric in OF_SAMPLES:
+            return OF_SAMPLES[metric](self._samples(policy, seed))
         report = self.policies[seed][policy]
         known = {
             **{f"pass_at_{each['k']}": each["value"] for each in report["pass_at"]},
@@ -47,7 +45,7 @@ class Measured(NamedTuple):
         if metric not in known:
             raise UserError(
                 f"verdict: the evaluation has no {metric}; take one of"
-                f" {', '.join((*known, *OF_CONFIDENCE))}"
+                f" {', '.join((*known, *OF_SAMPLES))}"
             )
         return float(known[metric])
 

@@ -27,6 +27,7 @@ _TO_THE_END = {"kind": "regex", "pattern": r"(?sm)^####\s*((?:(?!^####).)+)"}
 
 # A small model needs no instructions for an answer format that its traces show it.
 _PROMPTS: Mapping[str, Callable[[str], str]] = {
+    "countdown": lambda question: question.split("\n")[0],
     "number_sorting": lambda question: question.split("\n")[0],
     "leg_counting": lambda question: question.split("\n")[-1],
 }

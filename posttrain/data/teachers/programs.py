@@ -13,6 +13,7 @@ from pydantic import Field
 
 from posttrain.data.gym_generators import STATES_NO_ANSWER
 from posttrain.data.teachers.base import Solution, Teacher, TeacherRequest
+from posttrain.data.teachers.countdown import solve_countdown
 from posttrain.data.teachers.notes import Metadata, Notes
 from posttrain.data.teachers.worked_solutions import (
     solve_base_conversion,
@@ -35,6 +36,7 @@ PROGRAMS: Mapping[str, Callable[[Metadata, Notes], str]] = {
     "base_conversion": solve_base_conversion,
     "basic_arithmetic": solve_expression,
     "chain_sum": solve_expression,
+    "countdown": solve_countdown,
     "count_bits": solve_count_bits,
     "gcd": solve_gcd,
     "leg_counting": solve_legs,
