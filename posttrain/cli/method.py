@@ -141,7 +141,7 @@ def diff(before: str, after: str, output: str) -> None:
 @method.command()
 @click.argument("name")
 @click.option("--claim", "claims", multiple=True, help="Only this one; several are allowed.")
-@click.option("--seeds", type=click.IntRange(min=2), help="Runs of each arm, in a trial.")
+@click.option("--seeds", type=click.IntRange(min=1), help="Runs of each arm, in a trial.")
 def run(name: str, claims: Sequence[str], seeds: int | None) -> None:
     """Run what the method NAME claims: its arms against others, and the verdict in a sentence.
 
@@ -273,12 +273,14 @@ def _refuse_family(family: str | None) -> None:
 
 @contextmanager
 def _of_project() -> Iterator[Path]:
-    """Let the methods of the project that this folder is in be found; give its root."""
+    """Let methods and parts of the project that this folder is in be found; give its root."""
     from posttrain.cli.schema import recipe_and_root
     from posttrain.methods.find import methods_of
+    from posttrain.stage.slots import plugged
 
     recipe, root = recipe_and_root(None)
-    with methods_of(root, recipe.plugins if recipe else ()):
+    plugins = recipe.plugins if recipe else ()
+    with plugged(plugins), methods_of(root, plugins):
         yield root
 
 

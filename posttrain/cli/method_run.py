@@ -12,6 +12,7 @@ import click
 from ruamel.yaml import YAML
 
 from posttrain.cli.run import execute
+from posttrain.cli.schema import recipe_and_root
 from posttrain.methods.claim import MethodClaim
 from posttrain.methods.method import Method
 from posttrain.pipeline.claim_recipe import digest_of_claim, values_of_claim
@@ -63,7 +64,7 @@ def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> No
     share = claim.minutes * seeds / claim.seeds
     click.echo(f"about {share:.0f} min on two cores; once stopped, it takes up where it was")
     folder = root / STATE_DIR / "claims" / f"{method.name}.{claim.name}"
-    values = values_of_claim(method, claim, seeds=seeds)
+    values = _with_plugins(values_of_claim(method, claim, seeds=seeds))
     command = f"posttrain method run {method.name}"
     began = time.monotonic()
     with _opened(folder, values, root, command) as session:
@@ -120,7 +121,7 @@ def recheck_claim(method: Method, claim: MethodClaim, root: Path) -> Rechecked:
     if keys == known.keys:
         return Rechecked(True, f"{name} stands: nothing that it rests on moved")
     folder = root / STATE_DIR / "claims" / name
-    values = values_of_claim(method, claim, seeds=claim.seeds)
+    values = _with_plugins(values_of_claim(method, claim, seeds=claim.seeds))
     command = f"posttrain method recheck {method.name}"
     with _opened(folder, values, root, command) as session:
         first = _first_seed(session)
@@ -136,6 +137,12 @@ def recheck_claim(method: Method, claim: MethodClaim, root: Path) -> Rechecked:
     keep_verdict(root, replace(known, keys=keys, rechecked=commit))
     told = f"{name} stands: its first seed makes the same, bit for bit ({known.verdict})"
     return Rechecked(True, told)
+
+
+def _with_plugins(values: dict[str, Any]) -> dict[str, Any]:
+    """Let the claim's recipe name the plug-ins of the project's own: its arms may name parts."""
+    recipe, _ = recipe_and_root(None)
+    return values | ({"plugins": list(recipe.plugins)} if recipe and recipe.plugins else {})
 
 
 def _bring_up(session: Session, decisions: Sequence[Decision], command: str) -> bool:

@@ -253,6 +253,7 @@ def _story(
         "equation": method.equation.rstrip("\n"),
         "source": str(method.source),
         "note": method.note,
+        "like": method.like,
         "of the system": method.system,
         "leaves out": "\n".join(method.leaves_out),
         "claims": "\n".join(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from posttrain.methods.claim import Arena
+from posttrain.methods.lay import laid_over
 from posttrain.methods.method import FAMILIES, Method
 from posttrain.stage.errors import UserError, first_line, nearest, shown
 from posttrain.stage.slots import installed_parts
@@ -177,9 +178,23 @@ def _said_in(folder: Path) -> Iterator[tuple[str, str]]:
             yield family, name
 
 
-def _found(file: Path) -> FoundMethod:
+def _found(file: Path, above: tuple[str, ...] = ()) -> FoundMethod:
+    """Read a method's file; what it says lies over the method that it is like."""
     state = file.stat()
-    return FoundMethod(_read(file, state.st_mtime_ns, state.st_size), file)
+    method = _read(file, state.st_mtime_ns, state.st_size)
+    if not method.like:
+        return FoundMethod(method, file)
+    line = (*above, method.name)
+    where = f"{shown(file)}.like"
+    if method.like in line:
+        raise UserError(f"{where}: {' is like '.join((*line, method.like))}; break the circle")
+    under = _file(method.like, method_folders())
+    if under is None:
+        raise UserError(
+            f"{where}: there is no method '{method.like}'{nearest(method.like, method_names())}"
+        )
+    sets = laid_over(_found(under, line).method.sets, method.sets)
+    return FoundMethod(method.model_copy(update={"sets": sets}), file)
 
 
 def _beside(modules: Sequence[str]) -> list[Path]:

@@ -70,6 +70,8 @@ class Method(StageConfig):
     """Advantage and loss. A: advantage, r: reward, ρ: ratio to the old policy, sg: no gradient."""
     note: str = ""
     """What the source leaves open, what is a choice here, and how others differ."""
+    like: str = ""
+    """Another method, whose `sets` lie under this one's: what is said here is what differs."""
     sets: dict[str, dict[str, Any] | None] = {}
     """Sections of a recipe: exactly what `--set` would say."""
     leaves_out: tuple[str, ...] = ()

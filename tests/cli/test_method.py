@@ -1,6 +1,7 @@
 """`posttrain method`: the catalog, what a name stands for, and how two differ."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -172,3 +173,19 @@ def test_methods_of_other_sections_are_not_compared(posttrain):
 
 def test_an_unknown_name_is_looked_for_among_both_kinds(posttrain):
     assert "did you mean 'simpo'?" in posttrain("method", "show", "simppo").err
+
+
+def test_a_method_names_parts_of_the_projects_plug_ins(posttrain, toy):
+    plugin = Path(__file__).parents[1] / "extend" / "plugins" / "my_token_weight.py"
+    toy.write("surprise_part.py", plugin.read_text())
+    toy.recipe(f"flow: {toy.flow}\nplugins: [surprise_part]\n")
+    toy.write(
+        "methods/pg/mine.yaml",
+        "name: mine\ntitle: Mine\nsource: {paper: a note}\nfamily: pg\nsays: It does.\n"
+        "sets: {rl: {algorithm: {token_weights: {surprise: {power: 0.5}}}}}\n",
+    )
+    shown = posttrain("method", "show", "mine")
+    assert shown.code == 0
+    assert ["rl.algorithm.token_weights.surprise.power", "0.5"] in [
+        line.split()[:2] for line in shown.out.splitlines()
+    ]

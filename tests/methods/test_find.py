@@ -167,3 +167,26 @@ def test_laying_leaves_the_base_and_replaces_what_is_of_another_kind():
     }
     assert laid_over(base, {"b": {"preset": "z"}})["b"] == {"preset": "z"}
     assert base == kept
+
+
+def test_a_method_that_is_like_another_says_what_differs(project):
+    project("under", sets="{rl: {group_size: 4, draw: {max_rounds: 3, train_on: signal}}}")
+    project("mine", text=MINE + "like: under\n", sets="{rl: {draw: {max_rounds: 1}}}")
+    with methods_of(project.root):
+        sets = find_method("mine").method.sets
+        assert sets == {"rl": {"group_size": 4, "draw": {"max_rounds": 1, "train_on": "signal"}}}
+        assert every_method()["mine"].method.sets == sets
+        # The file of the other is read anew: a correction there counts here.
+        project("under", sets="{rl: {steps: 5}}")
+        assert find_method("mine").method.sets["rl"] == {"steps": 5, "draw": {"max_rounds": 1}}
+
+
+def test_a_circle_of_likenesses_and_one_to_nothing_are_refused(project):
+    project("mine", text=MINE + "like: under\n")
+    project("under", text=MINE + "like: mine\n")
+    with methods_of(project.root):
+        with pytest.raises(UserError, match="mine is like under is like mine; break the circle"):
+            find_method("mine")
+        project("mine", text=MINE + "like: gropo\n")
+        with pytest.raises(UserError, match=r"like: there is no method 'gropo'; did you mean"):
+            find_method("mine")

@@ -36,7 +36,7 @@ def solve_countdown(metadata: Metadata, notes: Notes) -> str:
     """
     numbers, target = tuple(metadata["numbers"]), metadata["target"]
     if len(numbers) > _MOST:
-        return notes.choice(metadata["expression"], [str(sum(numbers))])
+        return notes.choice(str(metadata["expression"]), [str(sum(numbers))])
     ways = _ways(numbers)
     right = [name for name, way in ways.items() if way.value == target]
     if not right:
