@@ -50,6 +50,8 @@ SLOTS: Mapping[str, str] = {
     "surrogate": "posttrain.learning.algorithms.surrogates.registry:SURROGATES",
     "token_weight": "posttrain.learning.algorithms.token_weights.registry:TOKEN_WEIGHTS",
     "regularizer": "posttrain.learning.algorithms.regularizers.registry:REGULARIZERS",
+    "pair_loss": "posttrain.learning.algorithms.pair_losses.registry:PAIR_LOSSES",
+    "pair_term": "posttrain.learning.algorithms.pair_terms.registry:PAIR_TERMS",
     "strategy": "posttrain.learning.rollouts.strategies.registry:STRATEGIES",
     "schedule": "posttrain.stage.shapes.registry:SCHEDULE_SHAPES",
 }

@@ -64,7 +64,8 @@ def run(
             trainable,
             policy,
             both_sided.filter(split="train"),
-            reference=policy.model,
+            # Read before the first step, or at every one of own samples.
+            reference=initial if config.algorithm.draws_own else policy.model,
             config=config,
             context=context,
             curve=curve,

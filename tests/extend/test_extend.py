@@ -51,6 +51,8 @@ STAGES = {
     "surrogate": {"rl"},
     "token_weight": {"rl"},
     "regularizer": {"rl"},
+    "pair_loss": {"preference"},
+    "pair_term": {"preference"},
     "strategy": {"evaluate"},
     "schedule": {"rl"},
 }

@@ -303,6 +303,35 @@ def test_optimism_moves_the_policy_elsewhere(guesser, coins_path, probed, tmp_pa
     )
 
 
+def test_own_samples_are_drawn_anew_from_the_policy_of_every_step(
+    guesser, probed, tmp_path, monkeypatch
+):
+    """HyPO, arXiv 2406.01462, algorithm 1: the answers are the present policy's, one a pair."""
+    drawn, sample = [], TorchRolloutEngine.sample
+
+    def watched(self, prompts, params):
+        found = sample(self, prompts, params)
+        drawn.append((len(prompts), weights_digest(self.model), found))
+        return found
+
+    monkeypatch.setattr(TorchRolloutEngine, "sample", watched)
+    given = {
+        "algorithm": {"terms": {"own_divergence": {"coefficient": 0.5}}},
+        "sampling": {"max_tokens": 8},
+        "optimization": {"learning_rate": 0.01},
+    }
+    _, outputs, _ = go({"policy": guesser, "samples": probed}, tmp_path, steps=3, **given)
+    assert measured(outputs) == declared(**given)
+    curve = pl.read_parquet(outputs["curve"]).filter(metric="preference/own_kl").sort("step")
+    divergence = curve["value"].to_list()
+    # Policy and reference are one at the first step, and no longer at the last.
+    assert divergence[0] == pytest.approx(0.0, abs=1e-5)
+    assert abs(divergence[2]) > 1e-3
+    steps = drawn[:3]
+    assert len({digest for _, digest, _ in steps}) == 3
+    assert all(len(found) == count for count, _, found in steps)
+
+
 def test_packing_adapters_and_averages_train_too(guesser, probed, tmp_path):
     learner = {"packing": True, "lora": {"rank": 4}, "ema_decay": 0.5}
     _, outputs, report = go(

@@ -1,18 +1,20 @@
 """A preference algorithm as independent switches; the named ones are files of `methods`."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from posttrain.learning.algorithms.pair_losses.base import LogRatios, LossOnPairs, Terms
+from posttrain.learning.algorithms.pair_losses.registry import PAIR_LOSSES
+from posttrain.learning.algorithms.pair_terms.base import PairTerm
+from posttrain.learning.algorithms.pair_terms.registry import PAIR_TERMS
+from posttrain.learning.algorithms.part import named_parts
+from posttrain.stage.errors import nearest
 from posttrain.stage.schedule import Schedulable
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from posttrain.stage.slots import InSlot
 
 PreferenceLoss = Literal["sigmoid", "robust", "ipo", "hinge", "kto", "orpo", "simpo"]
-Terms = tuple["Tensor", Mapping[str, "Tensor"]]
-"""A loss, a scalar, and its metrics."""
 
 _KTO = {
     "desirable_reward": "mean of beta x log-ratio over the chosen",
@@ -32,8 +34,9 @@ class PreferenceAlgorithm(Schedulable):
     # What the reference says of the pairs is computed once, by way of it.
     FIXED: ClassVar[frozenset[str]] = frozenset({"length_alpha"})
 
-    loss: PreferenceLoss = "sigmoid"
-    """Form of the loss; `orpo` and `simpo` need no reference policy."""
+    loss: PreferenceLoss | Annotated[LossOnPairs, InSlot(PAIR_LOSSES)] = "sigmoid"
+    """Form of the loss, or a part of the slot `pair_loss`; `orpo`, `simpo` and `contrastive` need
+    no reference policy."""
     beta: float = Field(default=0.1, gt=0.0)
     """Scale of the implicit reward; the weight of the odds ratio in `orpo`."""
     label_smoothing: float = Field(default=0.0, ge=0.0, lt=0.5)
@@ -52,6 +55,10 @@ class PreferenceAlgorithm(Schedulable):
     """Take that likelihood per token (iterative RPO) in place of its sum (RPO)."""
     optimism_coefficient: float = Field(default=0.0, ge=0.0)
     """Weight that makes the reference's side of a pair less likely, added; needs rounds."""
+    terms: Annotated[
+        dict[str, Annotated[PairTerm, InSlot(PAIR_TERMS)]], named_parts(PAIR_TERMS)
+    ] = {}
+    """What else is added to the loss, by name; such as `own_divergence`."""
 
     def without_effect(self) -> frozenset[str]:
         """`sft_per_token` without the term."""
@@ -59,27 +66,43 @@ class PreferenceAlgorithm(Schedulable):
         return frozenset({"sft_per_token"} if plain else ()) | super().without_effect()
 
     @property
+    def form(self) -> "LossForm":
+        """All that is to be said of the loss, whether it is built in or a part of its own."""
+        return LOSSES[self.loss] if isinstance(self.loss, str) else _form_of(self.loss)
+
+    @property
     def needs_reference(self) -> bool:
-        """Whether the loss compares with a reference policy."""
-        return LOSSES[self.loss].needs_reference
+        """Whether the loss, or what is added to it, compares with a reference policy."""
+        return self.form.needs_reference or self.draws_own
+
+    @property
+    def draws_own(self) -> bool:
+        """True where the policy draws an answer of its own to each pair's prompt, at every step."""
+        return any("own_samples" in each.NEEDS for each in self.terms.values())
+
+    @property
+    def loss_name(self) -> str:
+        """The loss in a word: its name, or the kind of the part."""
+        return self.loss if isinstance(self.loss, str) else self.loss.kind
 
     @property
     def needs_mismatched(self) -> bool:
         """True where the loss compares with prompts that were given another prompt's completion."""
-        return LOSSES[self.loss].needs_mismatched
+        return self.form.needs_mismatched
 
     @property
     def takes_label_probs(self) -> bool:
         """True where a pair may be the other way round with some probability: two-sided losses."""
-        return "label_prob" in LOSSES[self.loss].admits and not self.sft_coefficient
+        return "label_prob" in self.form.admits and not self.sft_coefficient
 
     @property
     def metrics(self) -> Mapping[str, str]:
         """What a step measures beside the figures of its pairs, with a description by name."""
         return {
-            **LOSSES[self.loss].metrics,
+            **self.form.metrics,
             **((_NLL if self.sft_per_token else _SUMMED_NLL) if self.sft_coefficient else {}),
             **(_SAMPLED if self.optimism_coefficient else {}),
+            **{name: said for each in self.terms.values() for name, said in each.METRICS.items()},
         }
 
     def pair_loss(self, ratios: "LogRatios") -> Terms:
@@ -92,12 +115,12 @@ class PreferenceAlgorithm(Schedulable):
             The loss of these pairs by the denominator; and its metrics.
 
         """
-        return LOSSES[self.loss].formula(self, ratios)
+        return self.form.formula(self, ratios)
 
     def describe(self) -> str:
         """Sum it up, as of its first step: `sigmoid β 0.1 · smoothing 0.1 · sums`."""
         now = self.at(0)
-        texts = [f"{now.loss} β {now.beta:g}"]
+        texts = [f"{now.loss_name} β {now.beta:g}"]
         if now.label_smoothing:
             texts.append(f"smoothing {now.label_smoothing:g}")
         texts.append("per token" if now.per_token else "sums")
@@ -112,49 +135,46 @@ class PreferenceAlgorithm(Schedulable):
             texts.append(f"SFT {now.sft_coefficient:g}{summed}")
         if now.optimism_coefficient:
             texts.append(f"optimism {now.optimism_coefficient:g}")
+        texts += [f"{name} {each.coefficient:g}" for name, each in now.terms.items()]
         texts += ["scheduled"] * (now is not self)
         return " · ".join(texts)
 
+    @field_validator("loss", mode="before")
+    @classmethod
+    def _named_loss(cls, value: Any) -> Any:
+        """Find a part by its kind, so that what is wrong with it is said of the part."""
+        if isinstance(value, str) and value in LOSSES:
+            return value
+        if isinstance(value, str) and not PAIR_LOSSES.has(value):
+            known = [*LOSSES, *PAIR_LOSSES.offered()]
+            hint = nearest(value, known) or f"; take one of {', '.join(known)}"
+            raise ValueError(f"there is no loss on pairs '{value}'{hint}")
+        return PAIR_LOSSES.parse(value)
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        form = LOSSES[self.loss]
+        form = self.form
         if form.is_per_token and not self.per_token:
-            raise ValueError(f"loss {self.loss} works per token; set per_token to true")
+            raise ValueError(f"loss {self.loss_name} works per token; set per_token to true")
         if self.length_alpha < 1 and self.per_token:
             raise ValueError(
                 "length_alpha weighs a sum over tokens, but per_token takes their mean;"
                 " leave one of them out"
             )
         if self.target_margin and "target_margin" not in form.admits:
-            raise ValueError(f"target_margin is simpo's, but loss is {self.loss}; leave it out")
+            raise ValueError(
+                f"target_margin is simpo's, but loss is {self.loss_name}; leave it out"
+            )
         if self.label_smoothing and "label_smoothing" not in form.admits:
             raise ValueError(
-                f"label_smoothing has no effect on {self.loss}; leave it out, or take sigmoid"
+                f"label_smoothing has no effect on {self.loss_name}; leave it out, or take sigmoid"
+            )
+        if self.draws_own and (self.needs_mismatched or self.optimism_coefficient):
+            raise ValueError(
+                "own samples of a term stand where kto has mismatched completions and optimism the"
+                " reference's samples; leave one of them out"
             )
         return self
-
-
-class LogRatios(NamedTuple):
-    """What the formula of a loss is given of a micro-batch of pairs.
-
-    Log-ratios of policy to reference in nats, summed over a completion's tokens or their mean; of a
-    loss that needs no reference the policy's log-probabilities.
-    """
-
-    chosen_B: "Tensor"
-    rejected_B: "Tensor"
-    reference_point: "Tensor"
-    """Of `kto_reference_point`, a scalar; 0 of a loss that needs no mismatched completions."""
-    denominator: float
-    """Number of pairs of the whole step, or the sum of their weights."""
-    known: "tuple[Tensor, Tensor] | None" = None
-    """How much each pair counts, and the probability that its chosen one is the better; None where
-    each counts 1 and is sure."""
-
-    @property
-    def weight_B(self) -> "Tensor | None":
-        """How much each pair counts; None where all count 1."""
-        return self.known and self.known[0]
 
 
 class LossForm(NamedTuple):
@@ -171,6 +191,16 @@ class LossForm(NamedTuple):
     """Switches that others refuse, as they would have no effect there."""
     metrics: Mapping[str, str] = {}
     """What it measures beside the figures of its pairs, with a description by name."""
+
+
+def _form_of(part: LossOnPairs) -> LossForm:
+    """Say of a part what the built-in forms say of themselves."""
+    return LossForm(
+        lambda algorithm, ratios: part.loss(ratios, beta=algorithm.beta),
+        needs_reference="reference" in part.NEEDS,
+        admits=frozenset({"label_prob"} if part.LABEL_PROBS else ()),
+        metrics=part.METRICS,
+    )
 
 
 def _of_margins(algorithm: PreferenceAlgorithm, ratios: LogRatios) -> Terms:

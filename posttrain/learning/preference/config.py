@@ -118,6 +118,12 @@ class PreferenceConfig(TrainingConfig):
                 " of one turn, and kto compares with answers to other problems; set rounds to 0 and"
                 " take another loss, or leave turns out"
             )
+        if self.algorithm.draws_own and (self.reference == "round" or self.learner.packing):
+            raise ValueError(
+                "a term of the algorithm asks for own samples at every step, each a row by itself,"
+                " and for a reference that stays; set reference to initial, and leave"
+                " learner.packing out"
+            )
         for name in ("accumulate", "opponent"):
             if getattr(self, name) != type(self).model_fields[name].default and not self.rounds:
                 raise ValueError(f"{name} says what rounds do; set rounds, or leave {name} out")

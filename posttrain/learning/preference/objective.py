@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from posttrain.data.rows import TokenBatch
-from posttrain.learning.algorithms.preference import LogRatios, PreferenceAlgorithm, Terms
+from posttrain.learning.algorithms.pair_losses.base import LogRatios, Terms
+from posttrain.learning.algorithms.pair_terms.base import PairLikelihoods
+from posttrain.learning.algorithms.preference import PreferenceAlgorithm
 from posttrain.learning.maths.preference import (
     chosen_likelihood_loss,
     desensitized_logprobs,
@@ -27,7 +29,7 @@ class PreferenceBatch:
     """Chosen rows, then rejected ones, and what the reference says of them.
 
     `extra` holds one more row per pair: for KTO the prompt with another pair's completion, for XPO
-    a sample of the reference. `reference_point` is KTO's, of the whole step.
+    a sample of the reference, for terms that ask for it one of the policy. `reference_point` is KTO's, of the whole step.
     """
 
     tokens: TokenBatch
@@ -110,18 +112,47 @@ def batch_loss(
                 weight_B=weight_B,
             )
             total, metrics = total + more, {**metrics, **found}
+        if algorithm.terms:
+            likelihoods = _likelihoods(algorithm, model, batch, values_2B, denominator)
+            for term in algorithm.terms.values():
+                more, found = term.term(likelihoods)
+                total, metrics = total + more, {**metrics, **found}
         return total, metrics
 
     return loss
 
 
+def _likelihoods(
+    algorithm: PreferenceAlgorithm,
+    model: "PreTrainedModel",
+    batch: PreferenceBatch,
+    values_2B: Tensor,
+    denominator: float,
+) -> PairLikelihoods:
+    """What the terms beside the loss are given."""
+    own_B = None
+    if algorithm.draws_own and batch.extra is not None:
+        own_B = reduced_logprobs(algorithm, model, batch.extra, paired=False)
+    facts = batch.tokens.pairs
+    return PairLikelihoods(
+        *values_2B.chunk(2),
+        *batch.reference_2B.chunk(2),
+        own_B,
+        batch.extra_reference_B,
+        denominator,
+        None if facts is None else facts.weight_B,
+    )
+
+
 def with_reference_point(
     algorithm: PreferenceAlgorithm,
-) -> Callable[["PreTrainedModel", list[PreferenceBatch]], list[PreferenceBatch]]:
+) -> Callable[["PreTrainedModel", list[PreferenceBatch], int], list[PreferenceBatch]]:
     """Give every part of a step KTO's reference point, which depends on all of them."""
 
     @torch.no_grad()
-    def gather(model: "PreTrainedModel", parts: list[PreferenceBatch]) -> list[PreferenceBatch]:
+    def gather(
+        model: "PreTrainedModel", parts: list[PreferenceBatch], _step: int
+    ) -> list[PreferenceBatch]:
         ratios = [
             reduced_logprobs(algorithm, model, part.extra, paired=False) - part.extra_reference_B
             for part in parts

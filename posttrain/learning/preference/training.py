@@ -1,6 +1,8 @@
 """One training on one table of pairs: rows, reference values, batches, steps."""
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from posttrain.learning.preference.objective import (
     batch_loss,
     with_reference_point,
 )
+from posttrain.learning.preference.own_samples import own_sampling
 from posttrain.learning.preference.reference import reference_values
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.pairwise import PairRows
@@ -48,7 +51,7 @@ def learn(
         policy: Model and tokenizer.
         pairs: PAIRS, or what `opposed` makes of them.
         reference: What log-ratios are taken to. It may be the policy's own model, as it is read
-            before the first step.
+            before the first step, unless the algorithm draws samples of its own at every step.
         config: Algorithm, optimization and limits.
         context: Of the stage: seed, scratch folder, notes.
         curve: Takes the metrics of every step.
@@ -87,9 +90,13 @@ def learn(
         gather=with_reference_point(algorithm) if algorithm.needs_mismatched else None,
         loss_at=lambda changed: batch_loss(changed.algorithm),
     )
-    return train(
-        trainable, objective, config=config, context=context, curve=curve, prefix=config.STAGE
-    )
+    with ExitStack() as stack:
+        if algorithm.draws_own:
+            drawing = own_sampling(policy, reference, pad=rows.pad, config=config, context=context)
+            objective = replace(objective, gather=stack.enter_context(drawing))
+        return train(
+            trainable, objective, config=config, context=context, curve=curve, prefix=config.STAGE
+        )
 
 
 def _collate(
@@ -122,7 +129,7 @@ def _refuse_soft_labels(facts: PairFacts, config: PreferenceConfig) -> None:
         beside = " with sft_coefficient" * bool(config.algorithm.sft_coefficient)
         raise UserError(
             f"{config.STAGE}: there are pairs with label_prob {unsure_B[0]:g}, but the loss"
-            f" {config.algorithm.loss}{beside} has one side alone; take sigmoid, robust or ipo"
+            f" {config.algorithm.loss_name}{beside} has one side alone; take sigmoid, robust or ipo"
             " without sft_coefficient, or set label_prob to 1.0 in all pairs"
         )
 

@@ -77,7 +77,7 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
         if self.objective.gather is None:
             return parts
         moved = [part.to(self.device) for part in parts]
-        gathered: list[AnyBatch] = self._sharded(self.objective.gather, moved)
+        gathered: list[AnyBatch] = self._sharded(self.objective.gather, moved, step)
         return gathered
 
     def backward(self, parts: Sequence[AnyBatch], *, where: str) -> dict[str, float]:

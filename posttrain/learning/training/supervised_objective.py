@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Loss = Callable[["PreTrainedModel", AnyBatch, float], tuple[Tensor, Mapping[str, Tensor]]]
-Gather = Callable[["PreTrainedModel", list[AnyBatch]], list[AnyBatch]]
+Gather = Callable[["PreTrainedModel", list[AnyBatch], int], list[AnyBatch]]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class SupervisedObjective(Generic[AnyBatch]):
     digests: Mapping[str, str] = field(default_factory=dict)
     """The inputs by name: a checkpoint that was made of others is refused."""
     gather: Gather[AnyBatch] | None = None
-    """``gather(model, parts)`` completes a step's parts by what depends on all of them."""
+    """``gather(model, parts, step)`` completes a step's parts by what depends on all of them, or on
+    the policy as it is then."""
     loss_at: Callable[[Any], Loss[AnyBatch]] | None = None
     """Gives the `loss` by a step's config, where numbers of it are in the loss and may change."""
 
@@ -46,4 +47,4 @@ class SupervisedObjective(Generic[AnyBatch]):
 
         """
         parts = [batch.to(device) for batch in self.batches.micro_batches(step)]
-        return self.gather(model, parts) if self.gather else parts
+        return self.gather(model, parts, step) if self.gather else parts

@@ -1,0 +1,7 @@
+"""The losses on pairs that are parts of their own and ship with posttrain."""
+
+from posttrain.learning.algorithms.pair_losses.base import LossOnPairs
+from posttrain.learning.algorithms.pair_losses.contrastive import ContrastiveLoss
+from posttrain.stage.slots import Slot
+
+PAIR_LOSSES = Slot("pair_loss", LossOnPairs, {"contrastive": ContrastiveLoss}, one_of=("loss",))

@@ -1,0 +1,1 @@
+"""What is added to a loss on pairs, each a part."""
