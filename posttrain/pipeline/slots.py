@@ -42,6 +42,8 @@ SLOTS: Mapping[str, str] = {
     "guidance": "posttrain.learning.episodes.guidance.registry:GUIDANCE",
     "producer": "posttrain.learning.rl.producers.registry:PRODUCERS",
     "selection": "posttrain.learning.rl.selections.registry:SELECTIONS",
+    "rehearsal": "posttrain.learning.rl.rehearsals.registry:REHEARSALS",
+    "balance": "posttrain.learning.rl.balances.registry:BALANCES",
     "engine": "posttrain.learning.rollouts.engines.registry:ENGINES",
     "component": "posttrain.learning.rewards.components.registry:COMPONENTS",
     "combine": "posttrain.learning.rewards.combines.registry:COMBINES",

@@ -52,6 +52,8 @@ def _refuse(stage: Stage, dag: Dag) -> None:
     if instructor is not None:
         refuse_unserved_ports(stage, "draw.instructions", instructor.players_asked, {})
         players |= instructor.players_asked
+    rehearsed = {f"rehearsals.{name}": name for name in config.updates.rehearsals}
+    refuse_unserved_ports(stage, "updates.rehearsals", rehearsed, {"rehearsals": "probe.samples"})
     refuse_unserved_ports(stage, "producer.roles", players, {"players": "sft.policy"})
 
 
@@ -101,6 +103,12 @@ TASK = Task(
         "traces": Port(
             ArtifactKind.COMPLETIONS,
             "solutions that components of the reward compare with: trace_likeness",
+            optional=True,
+        ),
+        "rehearsals": Port(
+            ArtifactKind.COMPLETIONS,
+            "answers that rehearsals learn from, by the name of the rehearsal",
+            many=True,
             optional=True,
         ),
         "verdicts": Port(

@@ -41,8 +41,7 @@ def run(
         policy,
         config,
         context,
-        reference=inputs.get("reference"),
-        episodes=inputs.get("episodes"),
+        inputs=inputs,
     )
     checkpointer = Checkpointer(
         context.scratch,

@@ -43,6 +43,8 @@ STAGES = {
     "guidance": {"probe_told"},
     "producer": {"rl"},
     "selection": {"rl"},
+    "rehearsal": {"rl"},
+    "balance": {"rl"},
     "engine": {"probe"},
     "component": {"rl"},
     "combine": {"rl"},

@@ -1,6 +1,7 @@
 """Put a learner together: optimizer, reference and critic, as the recipe asks for them."""
 
 import copy
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -14,6 +15,7 @@ from posttrain.learning.rl.critic import Critic
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.reference import ReferencePolicy
+from posttrain.learning.rl.rehearsing import build_rehearsing
 from posttrain.learning.rl.turn_learner import build_turn_learner
 from posttrain.learning.training.prepare import prepare_for_training, without_dropout
 from posttrain.stage.context import StageContext
@@ -25,8 +27,7 @@ def build_learner(
     config: RlConfig,
     context: StageContext,
     *,
-    reference: Path | None,
-    episodes: Path | None = None,
+    inputs: Mapping[str, Path],
 ) -> PolicyLearner:
     """Put a learner around the policy as it is.
 
@@ -34,8 +35,9 @@ def build_learner(
         policy: The policy that learns, in place.
         config: The stage's config.
         context: Device, seed and scratch folder.
-        reference: A connected policy to measure a divergence from; None takes this one as it is.
-        episodes: ROLLOUTS that are learned from before any is drawn; None for none.
+        inputs: Of the stage by port: `reference`, a policy to measure a divergence from, which is
+            this one as it is where none is connected; `episodes`, ROLLOUTS that are learned from
+            before any is drawn; a table for each rehearsal.
 
     Returns:
         The learner, one of several where the context has several processes.
@@ -44,6 +46,7 @@ def build_learner(
         UserError: The reference is of no use, or does not fit.
 
     """
+    reference, episodes = inputs.get("reference"), inputs.get("episodes")
     if reference is not None and not config.algorithm.uses_reference:
         raise UserError(
             "rl: a reference is connected but the algorithm has no kl, so it would change nothing;"
@@ -73,6 +76,7 @@ def build_learner(
         turn_learner=turn_learner,
     )
     learner = PolicyLearner(passes=passes, optimizer=optimizer, scratch=context.scratch)
+    learner.rehearsing = build_rehearsing(policy, passes, inputs, seed=context.seed)
     if context.processes == 1:
         return learner
     from posttrain.learning.rl.sharded import in_shards

@@ -30,9 +30,10 @@ from posttrain.learning.rl.metrics import (
 )
 from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
 from posttrain.learning.rl.stop import StopConfig
+from posttrain.learning.rl.updates_config import UpdatesConfig
 from posttrain.learning.rollouts.sampling import MaxTokens
 from posttrain.learning.training.config import LearnerConfig
-from posttrain.stage.config import UNKEYED, StageConfig
+from posttrain.stage.config import UNKEYED
 from posttrain.stage.schedule import Schedulable, at, schedules_in
 from posttrain.stage.slots import name_of
 
@@ -44,18 +45,6 @@ class RlOptimization(OptimizationConfig):
     """`muon` orthogonalizes the updates of the layers' matrices and leaves the rest to AdamW."""
     warmup_steps: int = Field(default=5, ge=0)
     """Optimizer updates over which the learning rate rises."""
-
-
-class UpdatesConfig(StageConfig):
-    """How the rollouts of a step are portioned into optimizer updates."""
-
-    MECHANICS = frozenset({"micro_batch_tokens"})
-    epochs: int = Field(default=1, ge=1)
-    """Passes over the rollouts of a step."""
-    minibatches: int = Field(default=1, ge=1)
-    """Optimizer updates per pass, each on whole groups."""
-    micro_batch_tokens: int = Field(default=4096, ge=1)
-    """Padded tokens of one forward pass; a small one pads little, and gives the same gradient."""
 
 
 class RlConfig(Schedulable):
@@ -221,7 +210,7 @@ class RlConfig(Schedulable):
 
     def _of_parts(self) -> Iterator[PartMetric]:
         """What the parts of a run measure."""
-        return of_parts(self.algorithm, self.draw, self.reward)
+        return of_parts(self.algorithm, self.draw, self.reward, self.updates)
 
     def _refuse_schedules(self) -> None:
         # The numbers of this very config are schedules only after its validators.

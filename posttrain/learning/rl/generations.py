@@ -230,7 +230,10 @@ class Buffer:
         plan, step = self.plan(seed=seed), self.generation.step
         while self.num_done < len(plan):
             index = self.num_done
-            yield learner.update(plan[index], step=step, index=index, seed=seed)
+            metrics = learner.update(plan[index], step=step, index=index, seed=seed)
+            if learner.rehearsing is not None and index == len(plan) - 1:
+                metrics |= learner.rehearsing.close(learner, self.generation.groups, step=step)
+            yield metrics
 
     def plan(self, *, seed: int) -> list[list[TrainSample]]:
         """Return the samples of every update: whole groups, shuffled anew in every epoch.

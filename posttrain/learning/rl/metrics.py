@@ -16,6 +16,7 @@ from posttrain.stage.slots import name_of
 if TYPE_CHECKING:
     from posttrain.learning.rl.draw_config import DrawConfig
     from posttrain.learning.rl.rollout import Group, Rollout
+    from posttrain.learning.rl.updates_config import UpdatesConfig
     from posttrain.learning.training.curve import Curve
 
 CURRICULUM = "rl/curriculum_"
@@ -109,7 +110,9 @@ class PartMetric(NamedTuple):
     description: str
 
 
-def of_parts(algorithm: Algorithm, draw: "DrawConfig", reward: RewardStack) -> Iterator[PartMetric]:
+def of_parts(
+    algorithm: Algorithm, draw: "DrawConfig", reward: RewardStack, updates: "UpdatesConfig"
+) -> Iterator[PartMetric]:
     """Name what the parts of a run measure.
 
     Args:
@@ -117,6 +120,7 @@ def of_parts(algorithm: Algorithm, draw: "DrawConfig", reward: RewardStack) -> I
         draw: Its sampler measures, with names after `CURRICULUM`, and an instructor, with names
             after `INSTRUCTIONS`; a selection may measure what it leaves out.
         reward: Its components are measured, and its combination may measure.
+        updates: Their rehearsals are measured, and what weighs these.
 
     Yields:
         One metric after the other; nothing keeps two parts from one name, which
@@ -141,6 +145,21 @@ def of_parts(algorithm: Algorithm, draw: "DrawConfig", reward: RewardStack) -> I
         yield PartMetric(f"rl/{OF_SELECTION}{name}", name_of(selection), description)
     for name, description in reward.combine.measures().items():
         yield PartMetric(f"rl/{OF_COMPONENTS}{name}", name_of(reward.combine), description)
+    yield from _of_updates(updates)
+
+
+def _of_updates(updates: "UpdatesConfig") -> Iterator[PartMetric]:
+    """Name what is measured of that which is learned from beside the rollouts."""
+    for name, rehearsal in updates.rehearsals.items():
+        kind, of = name_of(rehearsal), f"rl/rehearsal_{name}"
+        yield PartMetric(of, kind, f"loss of {name} by token, before its weight")
+        yield PartMetric(f"{of}_rows", kind, f"rows of {name} that an update read, mean")
+        if rehearsal.APART:
+            yield PartMetric(f"{of}_grad_norm", kind, f"norm of the gradient of {name}'s updates")
+    if updates.balance is not None:
+        terms = [name for name, each in updates.rehearsals.items() if not each.APART]
+        for name in ("rollouts", *terms):
+            yield PartMetric(f"rl/balance_{name}", name_of(updates.balance), f"weight of {name}")
 
 
 def unmeasured(algorithm: Algorithm, *, oldest: int, carried: int = 0) -> dict[str, str]:

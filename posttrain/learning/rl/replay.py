@@ -52,8 +52,7 @@ def replay(
         policy,
         config,
         context,
-        reference=inputs.get("reference"),
-        episodes=inputs.get("episodes"),
+        inputs=inputs,
     )
     buffer = Buffer(epochs=config.updates.epochs, minibatches=config.updates.minibatches)
     schedules, configs = NumberSchedules(config), dict[int, RlConfig]()

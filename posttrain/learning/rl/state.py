@@ -75,6 +75,7 @@ class RlState:
             "reference": passes.reference,
             "critic": passes.critic,
             "turn_values": passes.turn_learner,
+            "rehearsals": self.learner.rehearsing,
             "stopping": self.stopping,
             "best": self.best,
             "instructions": self.rollouter.instructed,

@@ -4,7 +4,7 @@ import copy
 import importlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -202,7 +202,15 @@ def watched_stage(task: Task, dtype: torch.dtype) -> Iterator[Callable[..., Any]
     def load(path: Path, *, device: str = "cpu") -> Policy:
         return load_policy(path, device=device, dtype=dtype)
 
-    with replaced(stage, "load_policy", load):
+    digest = vars(stage).get("weights_digest")
+
+    def as_stored(model: torch.nn.Module) -> Any:
+        # Solve rates and other tables name the policy by the weights that they were drawn with.
+        return digest and digest(copy.deepcopy(model).float())
+
+    with replaced(stage, "load_policy", load), ExitStack() as further:
+        if digest:
+            further.enter_context(replaced(stage, "weights_digest", as_stored))
         yield stage_function(task)
 
 

@@ -20,6 +20,9 @@ from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import Plugins, plugged
 
+_LEARNED_WITH = frozenset({"policy", "reference", "episodes", "rehearsals"})
+"""Ports whose artifacts a learner needs beside the rollouts, under whatever name."""
+
 
 @dataclass(frozen=True)
 class ReplayOutcome:
@@ -118,7 +121,7 @@ def replay_stage(record: StageRun, root: Path, display: Display) -> ReplayOutcom
             models = {
                 artifact.role: restore(artifact)
                 for artifact in record.inputs
-                if artifact.role in ("policy", "reference", "episodes")
+                if artifact.role.partition(".")[0] in _LEARNED_WITH
             }
             return recorded_config(record), models, restore(outputs["rollouts"], "stored-rollouts")
 

@@ -1,0 +1,1 @@
+"""How much each objective of an RL step counts, where it has several."""

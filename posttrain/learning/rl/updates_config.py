@@ -1,0 +1,47 @@
+"""What the optimizer updates of a step are made of, beside the algorithm that makes them."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from posttrain.learning.algorithms.part import named_parts
+from posttrain.learning.rl.balances.base import ROLLOUTS, Balance
+from posttrain.learning.rl.balances.registry import BALANCES
+from posttrain.learning.rl.rehearsals.base import Rehearsal
+from posttrain.learning.rl.rehearsals.registry import REHEARSALS
+from posttrain.stage.config import StageConfig
+from posttrain.stage.slots import InSlot
+
+
+class UpdatesConfig(StageConfig):
+    """How the rollouts of a step are portioned into optimizer updates, and what joins them."""
+
+    MECHANICS = frozenset({"micro_batch_tokens"})
+    epochs: int = Field(default=1, ge=1)
+    """Passes over the rollouts of a step."""
+    minibatches: int = Field(default=1, ge=1)
+    """Optimizer updates per pass, each on whole groups."""
+    micro_batch_tokens: int = Field(default=4096, ge=1)
+    """Padded tokens of one forward pass; a small one pads little, and gives the same gradient."""
+    rehearsals: Annotated[
+        dict[str, Annotated[Rehearsal, InSlot(REHEARSALS)]], named_parts(REHEARSALS)
+    ] = {}
+    """Second losses by name, each on the table that is connected to the port `rehearsals` under
+    that name; a kind of that name needs no other word."""
+    balance: Annotated[Balance, InSlot(BALANCES)] | None = None
+    """How much the rollouts and each rehearsal count from step to step; none leaves them as they
+    are."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if ROLLOUTS in self.rehearsals:
+            raise ValueError(
+                f"a rehearsal may not be called {ROLLOUTS}, which is what the algorithm learns"
+                " from; give it another name"
+            )
+        if self.balance is not None and all(each.APART for each in self.rehearsals.values()):
+            raise ValueError(
+                f"balance {self.balance.kind} weighs the rollouts against rehearsals, and there is"
+                " none that is a term of every update; add one, or leave balance out"
+            )
+        return self

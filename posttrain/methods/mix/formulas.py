@@ -1,0 +1,28 @@
+"""The losses of methods in this folder by their papers, apart from the product's own."""
+
+from torch import Tensor
+
+from posttrain.methods.formula import FormulaRollouts, clipped_gain
+from posttrain.methods.pg.formulas import dr_grpo
+
+
+def relift(rows: FormulaRollouts) -> Tensor:
+    """ReLIFT's RL is Dr. GRPO's; its fine-tuning is another update."""
+    return dr_grpo(rows)
+
+
+def loss_balance(rows: FormulaRollouts) -> Tensor:
+    """GRPO without a divergence; what is rehearsed is looked at elsewhere."""
+    a = rows.standardized()
+    return rows.over_answers(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
+
+
+def kdrl(rows: FormulaRollouts) -> Tensor:
+    """KDRL, equation 8: GRPO over tokens, and k2 of the reverse KL to the teacher."""
+    a = rows.standardized()
+
+    def loss(i: int) -> Tensor:
+        apart = rows.log_p[i] - rows.log_ref[i]
+        return -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2) + 0.002 * apart.square() / 2
+
+    return rows.over_tokens(loss)
