@@ -1,7 +1,7 @@
 """A preference algorithm as independent switches; the named ones are files of `methods`."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
 
 from pydantic import Field, field_validator, model_validator
 

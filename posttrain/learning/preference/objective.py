@@ -29,7 +29,8 @@ class PreferenceBatch:
     """Chosen rows, then rejected ones, and what the reference says of them.
 
     `extra` holds one more row per pair: for KTO the prompt with another pair's completion, for XPO
-    a sample of the reference, for terms that ask for it one of the policy. `reference_point` is KTO's, of the whole step.
+    a sample of the reference, for terms that ask for it one of the policy. `reference_point` is
+    KTO's, of the whole step.
     """
 
     tokens: TokenBatch

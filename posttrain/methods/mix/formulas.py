@@ -18,11 +18,13 @@ def loss_balance(rows: FormulaRollouts) -> Tensor:
 
 
 def kdrl(rows: FormulaRollouts) -> Tensor:
-    """KDRL, equation 8: GRPO over tokens, and k2 of the reverse KL to the teacher."""
-    a = rows.standardized()
+    """KDRL, equation 8: GRPO over tokens, and k2 of the reverse KL to the teacher, annealed."""
+    # Steps are stored from 1 on, and the weight falls from the first one on.
+    a, made = rows.standardized(), rows.stored[0]["step"] - 1
+    weight = 5e-3 + (1e-3 - 5e-3) * min(made, 80) / 80
 
     def loss(i: int) -> Tensor:
         apart = rows.log_p[i] - rows.log_ref[i]
-        return -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2) + 0.002 * apart.square() / 2
+        return -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2) + weight * apart.square() / 2
 
     return rows.over_tokens(loss)
