@@ -75,7 +75,9 @@ class SeenRl:
 
     config: RlConfig
     initial: torch.nn.Module
-    """The policy that it started from, which is the reference too, in float64."""
+    reference: torch.nn.Module
+    """The one that is connected, else the policy that it started from."""
+    """The policy that it started from, in float64."""
     rollouts: list[dict[str, Any]]
     """Rows of its ROLLOUTS that were trained on."""
     updates: list[SeenRollouts]
@@ -177,7 +179,9 @@ def drive_rl(
         outputs = run_alone(task, config, inputs, folder, seed=1, run=run)
     rows = read_table(outputs["rollouts"], ROLLOUTS).filter("trained")
     initial = load_policy(inputs["policy"], dtype=torch.float64).model.eval()
-    return SeenRl(config, initial, rows.to_dicts(), found, dtype)
+    anchor = inputs.get("reference", inputs["policy"])
+    reference = load_policy(anchor, dtype=torch.float64).model.eval()
+    return SeenRl(config, initial, reference, rows.to_dicts(), found, dtype)
 
 
 def _parsed(task: Task, values: Mapping[str, Any]) -> RlConfig:
@@ -287,7 +291,7 @@ def _formula_rows(
     of_step = [each for each in run.updates if each.step == update.step]
     with torch.no_grad():
         before = run.logprobs(of_step[0].policy(run.initial), stored)
-        reference = run.logprobs(run.initial, stored)
+        reference = run.logprobs(run.reference, stored)
     values: dict[tuple[int, ...], tuple[float, ...]] = {}
     for each in of_step:
         values |= dict(zip(each.drawn, each.values, strict=True))
