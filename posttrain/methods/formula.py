@@ -43,6 +43,10 @@ class FormulaRollouts:
     """The rows as the stage stored them, for a formula that reads more."""
     worths: "Sequence[TurnWorths]" = ()
     """What a critic of turns says of each row; nothing without one."""
+    vocabulary: Sequence[Tensor] = ()
+    """Mean log-probability of all tokens where each one was drawn, of the policy that learns."""
+    vocabulary_old: Sequence[Tensor] = ()
+    """The same of the policy before the first update of the step."""
 
     def members(self, row: int) -> list[int]:
         """Name the rows of a row's group, it among them."""

@@ -542,6 +542,57 @@ class Seen(TokenWeight):
 SEEN = []
 
 
+class SeenRatio(Seen):
+    """The same of the whole vocabulary."""
+
+    NEEDS = frozenset({"vocabulary_ratio"})
+    kind: Literal["seen_ratio"] = "seen_ratio"
+
+
+def test_the_mean_over_the_vocabulary_is_measured_from_before_the_step(guesser):
+    """At temperature 2: mean log-softmax of the policy now, less that of before the step."""
+    policy = load_policy(guesser)
+    groups = groups_of(policy, rewards=[[1.0, 0.0]])
+    config = {"updates": {"epochs": 2}, "temperature": 2.0}
+    learner = learner_of(policy, algorithm={"token_weights": {"seen_ratio": SeenRatio()}}, **config)
+    ((sample, _),) = samples_of(learner, groups)
+
+    def mean():
+        with torch.no_grad():
+            logits = policy.model(torch.tensor([sample.token_ids])).logits[0, 2:-1] / 2.0
+        return logits.log_softmax(-1).mean(-1)
+
+    before = mean()
+    assert list(sample.vocabulary_logprobs) == pytest.approx(before.tolist(), abs=1e-6)
+    with torch.no_grad():
+        policy.model.get_output_embeddings().weight[5:9] += 0.3
+    SEEN.clear()
+    learner.update([sample], step=0, index=1, seed=0)
+    found = SEEN[0].vocabulary_ratio_BT[SEEN[0].mask_BT]
+    torch.testing.assert_close(found, mean() - before, atol=1e-6, rtol=0)
+    assert found.abs().min() > 1e-4
+
+
+@pytest.mark.parametrize("kind", ["outcome_label", "discriminative"])
+def test_a_loss_of_whole_groups_does_not_depend_on_micro_batches(guesser, kind):
+    policy = load_policy(guesser)
+    groups = groups_of(policy, rewards=[[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
+    algorithm = {
+        "advantage": {"kind": "group", "baseline": "none"},
+        "surrogate": {"kind": kind},
+        "aggregation": {"kind": "sequence_mean_token_mean"},
+        "regularizers": {"kl_limit": {"coefficient": 10.0, "limit": 0.0}},
+    }
+    (whole, one), (parts, other) = (
+        gradient(policy, groups, algorithm=algorithm, updates={"micro_batch_tokens": budget})
+        for budget in (10_000, 1)
+    )
+    assert other["loss"] == pytest.approx(one["loss"], abs=1e-6)
+    for each, same in zip(whole[0], parts[0], strict=True):
+        torch.testing.assert_close(each, same, atol=1e-6, rtol=0)
+    assert max(each.abs().max() for each in whole[0]) > 1e-3
+
+
 def test_an_update_gives_what_is_needed_by_whole_groups(guesser):
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])

@@ -91,6 +91,8 @@ class PolicyBatch:
     """Of the reference policy."""
     entropy_BT: "Tensor | None" = None
     """Of the current policy, in nats, without gradient."""
+    vocabulary_ratio_BT: "Tensor | None" = None
+    """Mean over the vocabulary of the log-ratio to the policy before the step, without gradient."""
     weights_BT: "Tensor | None" = None
     """Token weights that were fixed before the first update."""
     group_B: "Tensor | None" = None

@@ -79,10 +79,11 @@ def note_on_ratio(algorithm: Algorithm, *, updates_per_step: int, oldest: int) -
         A sentence; None where the ratio moves, or there is none.
 
     """
-    if not algorithm.surrogate.HAS_RATIO or updates_per_step > 1 or oldest:
+    surrogate = algorithm.surrogate
+    if not (surrogate.HAS_RATIO and surrogate.PLAIN_AT_ONE) or updates_per_step > 1 or oldest:
         return None
     return (
-        f"surrogate {algorithm.surrogate.kind} never sees a ratio other than 1, as a step makes one"
+        f"surrogate {surrogate.kind} never sees a ratio other than 1, as a step makes one"
         " update of rollouts that are its own policy's: it is the plain policy gradient; for the"
         " ratio to count, set updates.minibatches or updates.epochs above 1"
     )

@@ -235,7 +235,12 @@ class Algorithm(StageConfig):
                 f"critic is set, but advantage {self.advantage.kind} never asks it;"
                 " leave critic out, or set advantage.kind to gae"
             )
-        whole = AlgorithmFacts(self.old_policy, self.aggregation.kind, self.varies_within_rollouts)
+        whole = AlgorithmFacts(
+            self.old_policy,
+            self.aggregation.kind,
+            self.varies_within_rollouts,
+            self.advantage.rewards_alone,
+        )
         for part in self.parts.values():
             if refused := part.refusal(whole):
                 raise ValueError(refused)

@@ -23,6 +23,7 @@ NEEDS: Mapping[str, str] = {
     "entropy": "the current policy's entropy at each token, without gradient",
     "entropy_gradient": "the same with its gradient, by a pass of its own",
     "group_statistics": "mean and deviation of the rewards of each rollout's whole group",
+    "vocabulary_ratio": "how much likelier each token of the vocabulary became, on average",
     "whole_groups": "that all rollouts of a group go through the model together",
 }
 """What a part may ask the learner for; the learner computes what is asked, and nothing else."""
@@ -37,6 +38,8 @@ class AlgorithmFacts(NamedTuple):
     """How the losses of tokens become one number."""
     varies_within_rollouts: bool
     """True where the tokens of one rollout may have different advantages."""
+    rewards_alone: bool = False
+    """True where the sign of an advantage is that of the rollout's own reward."""
 
 
 class AlgorithmPart(Part, Schedulable):

@@ -43,6 +43,8 @@ class TrainSample:
     """The critic's values before the first update."""
     old_logprobs: TokenValues = ()
     """Of the policy before the first update, where it is not the engine's."""
+    vocabulary_logprobs: TokenValues = ()
+    """Of the policy before the first update, mean over the vocabulary where a token was drawn."""
     weights: TokenValues = ()
     """Token weights that were fixed before the first update; one per drawn token, or one."""
     group: int = 0
@@ -92,6 +94,7 @@ class TrainBatch(PolicyBatch):
     input_ids_BT: Tensor
     returns_BT: Tensor | None = None
     values_BT: Tensor | None = None
+    vocabulary_logprobs_BT: Tensor | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -147,17 +150,17 @@ def collate(
 
     advantages_BT = shared([sample.advantages for sample in samples])
     assert advantages_BT is not None
-    position_BT = shared(positions or [(0.0,)] * len(samples))
     ids = [sample.token_ids for sample in samples]
     return TrainBatch(
         input_ids_BT=_padded(ids, inside_BT, pad, np.int64).to(device),
         mask_BT=torch.from_numpy(mask_BT).to(device),
         sampled_logprobs_BT=tokens([sample.logprobs for sample in samples]),
         advantages_BT=advantages_BT,
-        position_BT=position_BT,
+        position_BT=shared(positions or [(0.0,)] * len(samples)),
         returns_BT=optional([sample.returns for sample in samples]),
         values_BT=optional([sample.values for sample in samples]),
         old_logprobs_BT=optional([sample.old_logprobs for sample in samples]),
+        vocabulary_logprobs_BT=optional([sample.vocabulary_logprobs for sample in samples]),
         weights_BT=shared([sample.weights for sample in samples]),
         group_B=torch.tensor([sample.group for sample in samples], device=device),
         group_mean_B=numbers([sample.group_mean for sample in samples]),

@@ -223,6 +223,9 @@ class PolicyLearner:
             if "reference" in needs
             else None,
             entropy_BT=found.entropy_BT,
+            vocabulary_ratio_BT=passes.vocabulary_ratio(batch)
+            if "vocabulary_ratio" in needs
+            else None,
         )
         entropy_BT = passes.entropy(batch) if "entropy_gradient" in needs else None
         with errors_of_rl():
@@ -348,9 +351,9 @@ def training_samples(
         returns = of_rows(rows_of(earned.returns_BT, whole))
         kept |= {"values": columns["values"], "returns": returns}
     stale = any(rollout.policy_version != step for rollout in rollouts)
-    if "old_logprobs" in needs and (stale or config.updates_per_step > 1):
+    if stale or config.updates_per_step > 1:
         # Else the policy before the first update is the engine, or the present one.
-        kept["old_logprobs"] = passes.rows(bare, passes.present_logprobs)
+        kept |= passes.before_updates(bare, needs)
     with errors_of_rl():
         weights_BT = generation_weights(algorithm, batch, earned.advantages_BT)
     if weights_BT is not None:

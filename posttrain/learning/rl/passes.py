@@ -1,6 +1,6 @@
 """Forward passes over rollouts: of the policy, its reference and its critic."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,13 @@ from torch.nn import functional as F
 
 from posttrain.data.batching import length_buckets
 from posttrain.learning.maths.entropy import entropy_from_hidden, entropy_from_logits
-from posttrain.learning.models.final_logits import final_logits
-from posttrain.learning.models.logprobs import TokenLogprobs, hidden_states, token_logprobs
+from posttrain.learning.models.final_logits import FinalLogits, final_logits
+from posttrain.learning.models.logprobs import (
+    CHUNK_ELEMENTS,
+    TokenLogprobs,
+    hidden_states,
+    token_logprobs,
+)
 from posttrain.learning.rl.batch import (
     TrainBatch,
     TrainSample,
@@ -106,12 +111,7 @@ class ModelPasses:
 
     def entropy(self, batch: TrainBatch) -> Tensor:
         """Exact entropy at the drawn tokens in nats, with gradient; 0 at the others. ``[B, T]``."""
-        model = self.trainable.model
-        with self.trainable.computing():
-            hidden_BTD = hidden_states(model, batch.input_ids_BT)[:, :-1].float()
-        head: Any = model.get_output_embeddings()
-        hidden_ND = hidden_BTD[batch.mask_BT[:, 1:]]
-        final = final_logits(model.config)
+        hidden_ND, head, final = self._before_the_head(batch)
         if final.changes_nothing and head.bias is None:
             entropy_N = entropy_from_hidden(hidden_ND / self.config.temperature, head.weight)
         else:
@@ -119,6 +119,37 @@ class ModelPasses:
             entropy_N = entropy_from_logits(logits_NV / self.config.temperature)
         zeros_BT = entropy_N.new_zeros(batch.mask_BT.shape)
         return zeros_BT.masked_scatter(batch.mask_BT, entropy_N)
+
+    def vocabulary_logprobs(self, batch: TrainBatch) -> Tensor:
+        """Mean log-probability of all tokens where one was drawn, as the policy is. ``[B, T]``."""
+        with torch.no_grad():
+            hidden_ND, head, final = self._before_the_head(batch)
+            chunks = torch.split(hidden_ND, max(1, CHUNK_ELEMENTS // head.weight.shape[0]))
+            found = [torch.zeros(0, device=hidden_ND.device)]
+            for chunk_ND in chunks:
+                logits_NV = final(F.linear(chunk_ND, head.weight.float(), head.bias))
+                logits_NV = logits_NV / self.config.temperature
+                found.append(logits_NV.mean(-1) - logits_NV.logsumexp(-1))
+            mean_N = torch.cat(found)
+        return mean_N.new_zeros(batch.mask_BT.shape).masked_scatter(batch.mask_BT, mean_N)
+
+    def vocabulary_ratio(self, batch: TrainBatch) -> Tensor:
+        """How far `vocabulary_logprobs` moved since before the step's first update. ``[B, T]``."""
+        if batch.vocabulary_logprobs_BT is None:
+            # One update of rollouts that are not stale: the policy before it is this one.
+            return torch.zeros_like(batch.sampled_logprobs_BT)
+        return self.vocabulary_logprobs(batch) - batch.vocabulary_logprobs_BT
+
+    def _before_the_head(self, batch: TrainBatch) -> tuple[Tensor, Any, FinalLogits]:
+        """The hidden states that the drawn tokens were said from, the head, and what follows it."""
+        model = self.trainable.model
+        with self.trainable.computing():
+            hidden_BTD = hidden_states(model, batch.input_ids_BT)[:, :-1].float()
+        return (
+            hidden_BTD[batch.mask_BT[:, 1:]],
+            model.get_output_embeddings(),
+            final_logits(model.config),
+        )
 
     def rows(self, samples: Sequence[TrainSample], compute: Pass) -> list[tuple[float, ...]]:
         """Compute one number per drawn token of every sample.
@@ -133,6 +164,29 @@ class ModelPasses:
         """
         found = self._found(samples, compute)
         return [found[place] for place in range(len(samples))]
+
+    def before_updates(
+        self, samples: Sequence[TrainSample], needs: Collection[str]
+    ) -> dict[str, list[tuple[float, ...]]]:
+        """Compute what is to be remembered of the policy before the first update.
+
+        Args:
+            samples: All of a step.
+            needs: Names of `part.NEEDS`.
+
+        Returns:
+            A column of `TrainSample` by its name, as `rows` gives it.
+
+        """
+        asked: dict[str, tuple[str, Pass]] = {
+            "old_logprobs": ("old_logprobs", self.present_logprobs),
+            "vocabulary_ratio": ("vocabulary_logprobs", self.vocabulary_logprobs),
+        }
+        return {
+            column: self.rows(samples, compute)
+            for need, (column, compute) in asked.items()
+            if need in needs
+        }
 
     def buckets(self, lengths: Sequence[int], groups: Sequence[int]) -> list[list[int]]:
         """Choose which samples, by their lengths and groups, go through the model together.

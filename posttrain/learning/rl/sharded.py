@@ -176,6 +176,7 @@ def _refuse_whole_weights(learner: PolicyLearner) -> None:
     config = learner.passes.config
     asked = {
         "a value model": config.algorithm.critic is not None,
+        "the mean over the vocabulary": "vocabulary_ratio" in config.algorithm.needs,
         "advantage learned": "turn_values" in config.algorithm.needs,
         f"reference.kind {config.reference.kind}": config.reference.moves,
         "updates.rehearsals": bool(config.updates.rehearsals),

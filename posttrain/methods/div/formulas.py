@@ -1,5 +1,8 @@
 """The losses of methods in this folder by their papers, apart from the product's own."""
 
+import math
+
+import torch
 from torch import Tensor
 
 from posttrain.methods.formula import FormulaRollouts, clipped_gain
@@ -20,3 +23,12 @@ def dph_rl(rows: FormulaRollouts) -> Tensor:
         return plain.clamp(max=-3 * a[i]) if a[i] < 0 else plain
 
     return rows.over_tokens(loss)
+def correlated_proxies(rows: FormulaRollouts) -> Tensor:
+    """The root of chi-squared over whole answers taken off the reward, by its gradient."""
+    apart = [float((e - r).sum()) for e, r in zip(rows.log_engine, rows.log_ref, strict=True)]
+    excess = [math.exp(min(each, 5.0)) - 1 for each in apart]
+    level = max(sum(excess) / len(excess), 1e-2)
+    price = [each / math.sqrt(level) for each in excess]
+    paid = [reward - 0.2 * each for reward, each in zip(rows.reward, price, strict=True)]
+    a = rows.against_others(paid)
+    return torch.stack([-a[i] * rows.log_p[i].sum() for i in rows.chosen]).mean()

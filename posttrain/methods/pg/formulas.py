@@ -252,3 +252,59 @@ def grpo_open_instruct(rows: FormulaRollouts) -> Tensor:
 def cispo_open_instruct(rows: FormulaRollouts) -> Tensor:
     """CISPO as Open Instruct has it."""
     return _open_instruct(rows, lambda now, a, i: now.clamp(max=1.272).detach() * a * rows.log_p[i])
+
+
+def nft(rows: FormulaRollouts) -> Tensor:
+    """NFT: likelihood of right tokens, and of wrong ones by the policy of right ones they imply."""
+    total = torch.zeros((), dtype=torch.float64)
+    for i in rows.chosen:
+        q = mean([rows.reward[o] for o in rows.members(i)])
+        if q in (0.0, 1.0):
+            continue
+        now = rows.ratio(i)
+        implied = (1 - q * now) / (1 - q)
+        held = implied.clamp(min=1.0).detach() + implied - implied.detach()
+        lost = -now.log() if rows.reward[i] > 0 else -held.log()
+        total = total + (1 - q) * lost.sum()
+    return total / sum(rows.length(i) for i in rows.chosen)
+
+
+def pacs(rows: FormulaRollouts) -> Tensor:
+    """PACS: cross-entropy of the log-ratio less that of the others, classes weighed alike."""
+    score = {i: (rows.log_p[i] - rows.log_engine[i]).sum() for i in rows.chosen}
+    lost = []
+    for i in rows.chosen:
+        group = rows.members(i)
+        others = torch.stack([score[o] for o in group if o != i])
+        logit = score[i] - others.mean()
+        right = rows.reward[i] > 0
+        alike = [o for o in group if (rows.reward[o] > 0) == right]
+        weight = 1.0 if len(alike) == len(group) else len(group) / (2 * len(alike))
+        sign = 1.0 if right else -1.0
+        lost.append(weight * torch.log1p((-sign * logit).exp()))
+    return torch.stack(lost).mean()
+
+
+def copg(rows: FormulaRollouts) -> Tensor:
+    """CoPG: the squared difference of regularized rewards, over all pairs of a group."""
+    beta = 0.1
+    paid = {i: rows.reward[i] - beta * (rows.log_p[i] - rows.log_ref[i]).sum() for i in rows.chosen}
+    lost = [
+        (paid[i] - paid[o]) ** 2 / (2 * beta)
+        for i in rows.chosen
+        for o in rows.members(i)
+        if o != i
+    ]
+    return torch.stack(lost).mean()
+
+
+def rover(rows: FormulaRollouts) -> Tensor:
+    """ROVER: the Bellman equation of the uniform policy's value, on log-ratios."""
+    a = rows.centered()
+
+    def loss(i: int) -> Tensor:
+        moved = rows.vocabulary[i] - rows.vocabulary_old[i]
+        ahead = torch.cat([moved[1:], torch.zeros(1, dtype=moved.dtype)])
+        return (rows.log_p[i] - rows.log_engine[i] - (a[i] + ahead)) ** 2
+
+    return rows.over_tokens(loss)

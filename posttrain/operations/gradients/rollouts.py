@@ -115,14 +115,25 @@ class SeenRl:
 
         """
         found = []
+        for row, drawn, said_NV in self._distributions(model, rows):
+            ids = torch.tensor(row["token_ids"])[drawn]
+            found.append(said_NV.gather(1, ids[:, None])[:, 0])
+        return found
+
+    def means(self, model: torch.nn.Module, rows: Sequence[Mapping[str, Any]]) -> list[Tensor]:
+        """Average the log-probabilities of the whole vocabulary, where a token was drawn."""
+        return [said_NV.mean(-1) for _, _, said_NV in self._distributions(model, rows)]
+
+    def _distributions(
+        self, model: torch.nn.Module, rows: Sequence[Mapping[str, Any]]
+    ) -> Iterator[tuple[Mapping[str, Any], list[int], Tensor]]:
+        """Each row with the places of its drawn tokens, and log-probabilities of all tokens."""
         for row in rows:
             ids = torch.tensor(row["token_ids"])
             spans = [span for span in row["spans"] if span["drawn"]]
-            places = [place for span in spans for place in range(span["begin"], span["end"])]
+            drawn = [place for span in spans for place in range(span["begin"], span["end"])]
             logits = model(input_ids=ids[None]).logits[0] / self.config.temperature
-            whole = logits.log_softmax(-1)
-            found.append(torch.stack([whole[place - 1, ids[place]] for place in places]))
-        return found
+            yield row, drawn, logits.log_softmax(-1)[[place - 1 for place in drawn]]
 
 
 def rl_errors(
@@ -292,6 +303,8 @@ def _formula_rows(
     with torch.no_grad():
         before = run.logprobs(of_step[0].policy(run.initial), stored)
         reference = run.logprobs(run.reference, stored)
+        vocabulary = run.means(update.policy(run.initial), stored)
+        vocabulary_old = run.means(of_step[0].policy(run.initial), stored)
     values: dict[tuple[int, ...], tuple[float, ...]] = {}
     for each in of_step:
         values |= dict(zip(each.drawn, each.values, strict=True))
@@ -311,4 +324,6 @@ def _formula_rows(
         limit=run.config.longest or 0,
         stored=stored,
         worths=[update.readings.get(tuple(row["token_ids"]), TurnWorths()) for row in stored],
+        vocabulary=vocabulary,
+        vocabulary_old=vocabulary_old,
     )

@@ -67,8 +67,14 @@ def batch_of():
             state_BK=(torch.arange(paid_BK.shape[1]) % 2).expand_as(paid_BK),
         )
         credit = advantages(algorithm, outcomes, max_tokens=data.mask.shape[1])
+        groups = [data.rewards[data.group == group] for group in data.group]
         return PolicyBatch(
             mask_BT=data.mask,
+            group_B=data.group,
+            group_mean_B=torch.stack([each.mean() for each in groups]),
+            group_deviation_B=torch.stack([each.std(correction=0) for each in groups]),
+            # Any number of each token that a learner might have found.
+            vocabulary_ratio_BT=data.reference - data.old,
             advantages_BT=credit.advantages_BT.float(),
             sampled_logprobs_BT=data.rollout,
             old_logprobs_BT=data.old,

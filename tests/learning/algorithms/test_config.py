@@ -150,8 +150,10 @@ CONTRADICTIONS = {
     ),
     "a surrogate that is none": (
         {"surrogate": {"kind": "proximal"}},
-        "rl.algorithm.surrogate: there is no surrogate 'proximal'; take cispo, clip, gmpo,"
-        " regression, reinforce, sapo, squared, or name the module that offers it under `plugins`",
+        "rl.algorithm.surrogate: there is no surrogate 'proximal'; take cispo, clip,"
+        " contrastive, discriminative, gmpo, implicit_negative, outcome_label, regression,"
+        " reinforce, sapo, squared, uniform_value, or name the module that offers it under"
+        " `plugins`",
     ),
 }
 

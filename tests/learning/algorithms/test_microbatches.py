@@ -13,6 +13,8 @@ from posttrain.learning.algorithms.objective import (
 from posttrain.learning.algorithms.presets import PRESETS
 
 LENGTHS = torch.tensor([7, 1, 4, 6, 2, 5])
+WHOLE_GROUPS = [[[3, 5, 4], [0, 2, 1]]]
+"""For a loss whose rollouts are compared with each other."""
 SPLITS = [[[0], [1], [2], [3], [4], [5]], [[5, 0], [3, 1, 4], [2]], [[1, 4], [0, 2, 3, 5]]]
 
 
@@ -40,7 +42,7 @@ def part(batch, rows):
     """Some rows of a batch, cut to the longest of them, as a learner pads them."""
     width = int(LENGTHS[rows].max())
     columns = {
-        name: None if value is None else value[rows][:, :width]
+        name: None if value is None else value[rows][..., :width] if value.ndim > 1 else value[rows]
         for name, value in vars(batch).items()
     }
     return PolicyBatch(**columns)
@@ -68,7 +70,7 @@ def test_any_split_gives_the_one_batch_gradient(batch_of, data, name):
     loss, gradient = accumulated(algorithm, batch, data.new, [[0, 1, 2, 3, 4, 5]])
     assert gradient.abs().max() > 1e-3
     assert (gradient[~data.mask] == 0).all()
-    for splits in SPLITS:
+    for splits in WHOLE_GROUPS if "whole_groups" in algorithm.needs else SPLITS:
         other_loss, other = accumulated(algorithm, batch, data.new, splits)
         assert other_loss == pytest.approx(loss, abs=1e-6)
         torch.testing.assert_close(other, gradient, atol=1e-6, rtol=1e-6)

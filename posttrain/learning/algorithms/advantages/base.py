@@ -86,6 +86,11 @@ class Advantage(AlgorithmPart):
         """True where equal rewards in a group teach nothing, whatever else is known of it."""
         return False
 
+    @property
+    def rewards_alone(self) -> bool:
+        """True where a rollout's advantage is its own reward, and so has its sign."""
+        return False
+
     def describe(self) -> str:
         """Name, whitening, sign weights and what becomes of truncated rollouts."""
         text = self._name()

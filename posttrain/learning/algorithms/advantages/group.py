@@ -122,6 +122,11 @@ class GroupAdvantage(GroupRelative):
     among: Literal["all", "positive"] = "all"
     """Whose rewards count: of all rollouts, or of those with a reward above 0, the rest get 0."""
 
+    @property
+    def rewards_alone(self) -> bool:
+        """True without baseline, offset and whitening."""
+        return self.baseline == "none" and self.whiten == "none" and not self.offset
+
     def estimate(
         self,
         rollouts: RolloutBatch,

@@ -4,11 +4,21 @@ from posttrain.learning.algorithms.regularizers.base import Regularizer
 from posttrain.learning.algorithms.regularizers.entropy import EntropyRegularizer
 from posttrain.learning.algorithms.regularizers.imitation import ImitationRegularizer
 from posttrain.learning.algorithms.regularizers.kl import KlRegularizer
+from posttrain.learning.algorithms.regularizers.kl_limit import KlLimitRegularizer
+from posttrain.learning.algorithms.regularizers.sequence_chi_squared import (
+    SequenceChiSquaredRegularizer,
+)
 from posttrain.stage.slots import Slot
 
 REGULARIZERS = Slot(
     "regularizer",
     Regularizer,
-    {"kl": KlRegularizer, "entropy": EntropyRegularizer, "imitation": ImitationRegularizer},
+    {
+        "kl": KlRegularizer,
+        "entropy": EntropyRegularizer,
+        "imitation": ImitationRegularizer,
+        "kl_limit": KlLimitRegularizer,
+        "sequence_chi_squared": SequenceChiSquaredRegularizer,
+    },
     one_of=("token_cost", "advantage_bonus", "loss"),
 )
