@@ -23,6 +23,8 @@ def dph_rl(rows: FormulaRollouts) -> Tensor:
         return plain.clamp(max=-3 * a[i]) if a[i] < 0 else plain
 
     return rows.over_tokens(loss)
+
+
 def correlated_proxies(rows: FormulaRollouts) -> Tensor:
     """The root of chi-squared over whole answers taken off the reward, by its gradient."""
     apart = [float((e - r).sum()) for e, r in zip(rows.log_engine, rows.log_ref, strict=True)]

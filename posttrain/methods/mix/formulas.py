@@ -20,7 +20,7 @@ def loss_balance(rows: FormulaRollouts) -> Tensor:
 def kdrl(rows: FormulaRollouts) -> Tensor:
     """KDRL, equation 8: GRPO over tokens, and k2 of the reverse KL to the teacher, annealed."""
     # Steps are stored from 1 on, and the weight falls from the first one on.
-    a, made = rows.standardized(), rows.stored[0]["step"] - 1
+    a, made = rows.standardized(), int(rows.stored[0]["step"]) - 1
     weight = 5e-3 + (1e-3 - 5e-3) * min(made, 80) / 80
 
     def loss(i: int) -> Tensor:

@@ -11,6 +11,7 @@ from posttrain.learning.algorithms.objective import (
     policy_objective,
 )
 from posttrain.learning.algorithms.presets import PRESETS
+from posttrain.stage.schedule import at
 
 LENGTHS = torch.tensor([7, 1, 4, 6, 2, 5])
 WHOLE_GROUPS = [[[3, 5, 4], [0, 2, 1]]]
@@ -65,7 +66,7 @@ def accumulated(algorithm, batch, logprobs, splits):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_any_split_gives_the_one_batch_gradient(batch_of, data, name):
-    algorithm = PRESETS[name].algorithm
+    algorithm = at(PRESETS[name].algorithm, 0, {})
     batch = batch_of(algorithm, data, weights_BT=torch.linspace(0.5, 2.0, 6)[:, None])
     loss, gradient = accumulated(algorithm, batch, data.new, [[0, 1, 2, 3, 4, 5]])
     assert gradient.abs().max() > 1e-3
@@ -78,7 +79,7 @@ def test_any_split_gives_the_one_batch_gradient(batch_of, data, name):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_what_stands_at_masked_tokens_is_never_read(batch_of, data, name):
-    algorithm = PRESETS[name].algorithm
+    algorithm = at(PRESETS[name].algorithm, 0, {})
     clean = policy_objective(algorithm, data.new, batch=batch_of(algorithm, data), denominator=7)
     for values in (data.new, data.old, data.rollout, data.reference):
         values[~data.mask] = 50.0
@@ -89,7 +90,7 @@ def test_what_stands_at_masked_tokens_is_never_read(batch_of, data, name):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_order_of_the_rollouts_does_not_matter(batch_of, data, name):
-    algorithm = PRESETS[name].algorithm
+    algorithm = at(PRESETS[name].algorithm, 0, {})
     order = torch.tensor([4, 2, 0, 5, 3, 1])
     moved = SimpleNamespace(**{name: value[order] for name, value in vars(data).items()})
     losses = [
