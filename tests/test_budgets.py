@@ -62,7 +62,7 @@ KEPT_APART = {
     "posttrain.provenance.lineage.render.mermaid": "one file a format",
     "posttrain.provenance.lineage.render.tree": "one file a format",
     "posttrain.views.report.components": "a picture of one reward is no panel of one metric",
-    "tasks.verdict.confidence": "what texts state is no figure of a report or a curve",
+    "tasks.verdict.samples": "what texts show is no figure of a report or a curve",
     "tasks.preference.config": "every stage has the same three files",
 }
 
