@@ -42,6 +42,7 @@ SLOTS: Mapping[str, str] = {
     "guidance": "posttrain.learning.episodes.guidance.registry:GUIDANCE",
     "producer": "posttrain.learning.rl.producers.registry:PRODUCERS",
     "selection": "posttrain.learning.rl.selections.registry:SELECTIONS",
+    "reference": "posttrain.learning.rl.references.registry:REFERENCES",
     "rehearsal": "posttrain.learning.rl.rehearsals.registry:REHEARSALS",
     "balance": "posttrain.learning.rl.balances.registry:BALANCES",
     "engine": "posttrain.learning.rollouts.engines.registry:ENGINES",

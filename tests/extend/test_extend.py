@@ -43,6 +43,7 @@ STAGES = {
     "guidance": {"probe_told"},
     "producer": {"rl"},
     "selection": {"rl"},
+    "reference": {"rl"},
     "rehearsal": {"rl"},
     "balance": {"rl"},
     "engine": {"probe"},

@@ -28,9 +28,11 @@ from posttrain.learning.rl.generation import Generation
 from posttrain.learning.rl.generations import Buffer
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.metrics import describe
-from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
+from posttrain.learning.rl.model_config import ValueModelConfig
 from posttrain.learning.rl.passes import ModelPasses
-from posttrain.learning.rl.reference import ReferencePolicy
+from posttrain.learning.rl.reference_policy import ReferencePolicy
+from posttrain.learning.rl.references.following import Frozen as FrozenReference
+from posttrain.learning.rl.references.following import MovingAverage, Periodic
 from posttrain.learning.rl.rollout import marked
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.learning.training.config import LearnerConfig
@@ -450,16 +452,16 @@ def test_a_moving_reference_follows_by_hand(guesser):
     first = value(policy.model)
     with torch.no_grad():
         policy.model.model.norm.weight += 1.0
-    slow = ReferencePolicy(start.model, ReferenceConfig(kind="ema", decay=0.75))
+    slow = ReferencePolicy(start.model, MovingAverage(decay=0.75))
     slow.follow(policy.model, num_updates=1)
     slow.follow(policy.model, num_updates=2)
     assert value(slow.model) == pytest.approx(first + 0.25 + 0.75 * 0.25)
-    stepped = ReferencePolicy(load_policy(guesser).model, ReferenceConfig(kind="periodic", every=2))
+    stepped = ReferencePolicy(load_policy(guesser).model, Periodic(every=2))
     stepped.follow(policy.model, num_updates=1)
     assert value(stepped.model) == first
     stepped.follow(policy.model, num_updates=2)
     assert value(stepped.model) == value(policy.model)
-    frozen = ReferencePolicy(load_policy(guesser).model, ReferenceConfig())
+    frozen = ReferencePolicy(load_policy(guesser).model, FrozenReference())
     frozen.follow(policy.model, num_updates=1)
     assert value(frozen.model) == first
     assert frozen.state_dict() == {}

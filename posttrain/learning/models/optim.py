@@ -76,6 +76,11 @@ class Optimizer:
         for parameter in self.parameters:
             parameter.grad = None
 
+    def forget(self) -> None:
+        """Drop what earlier gradients have left, so that the next step is like the first."""
+        for part in self.parts.values():
+            part.state.clear()
+
     def whole(self, norm: Tensor) -> Tensor:
         """The norm of all gradients; a subclass may have to put it together."""
         return norm

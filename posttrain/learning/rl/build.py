@@ -14,7 +14,7 @@ from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.critic import Critic
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.passes import ModelPasses
-from posttrain.learning.rl.reference import ReferencePolicy
+from posttrain.learning.rl.reference_policy import ReferencePolicy
 from posttrain.learning.rl.rehearsing import build_rehearsing
 from posttrain.learning.rl.turn_learner import build_turn_learner
 from posttrain.learning.training.prepare import prepare_for_training, without_dropout
@@ -93,7 +93,7 @@ def _reference(
         return ReferencePolicy(copy.deepcopy(policy.model), config.reference)
     loaded = load_policy(path, device=context.device)
     check_same_tokenizer(policy.tokenizer, loaded.tokenizer, where="rl.inputs.reference")
-    if config.reference.moves and _shapes(loaded.model) != _shapes(policy.model):
+    if config.reference.MOVES and _shapes(loaded.model) != _shapes(policy.model):
         raise UserError(
             f"rl.reference.kind {config.reference.kind}: the connected reference is a model of"
             " another shape, so it cannot follow the policy; set kind to frozen"

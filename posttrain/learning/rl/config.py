@@ -28,14 +28,17 @@ from posttrain.learning.rl.metrics import (
     refuse_unmeasured,
     unmeasured,
 )
-from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
+from posttrain.learning.rl.model_config import ValueModelConfig
+from posttrain.learning.rl.references.base import Reference
+from posttrain.learning.rl.references.following import Frozen
+from posttrain.learning.rl.references.registry import REFERENCES
 from posttrain.learning.rl.stop import StopConfig
 from posttrain.learning.rl.updates_config import UpdatesConfig
 from posttrain.learning.rollouts.sampling import MaxTokens
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.stage.config import UNKEYED
 from posttrain.stage.schedule import Schedulable, at, schedules_in
-from posttrain.stage.slots import name_of
+from posttrain.stage.slots import InSlot, name_of
 
 
 class RlOptimization(OptimizationConfig):
@@ -81,7 +84,7 @@ class RlConfig(Schedulable):
     """Optimizer, learning rate and its schedule."""
     updates: UpdatesConfig = UpdatesConfig()
     """How the rollouts of a step are portioned into optimizer updates."""
-    reference: ReferenceConfig = ReferenceConfig()
+    reference: Annotated[Reference, InSlot(REFERENCES)] = Frozen()
     """What becomes of the reference policy."""
     critic: ValueModelConfig = ValueModelConfig()
     """The value model, where the algorithm asks for one."""
@@ -183,7 +186,7 @@ class RlConfig(Schedulable):
                 f" problems_per_step {self.problems_per_step}, and a group is never split;"
                 " lower minibatches"
             )
-        if self.reference.moves and not self.algorithm.uses_reference:
+        if self.reference.MOVES and not self.algorithm.uses_reference:
             raise ValueError(
                 f"reference.kind is {self.reference.kind}, but the algorithm has no kl, so no"
                 " reference is asked; add algorithm.regularizers.kl, or leave reference out"
@@ -210,7 +213,9 @@ class RlConfig(Schedulable):
 
     def _of_parts(self) -> Iterator[PartMetric]:
         """What the parts of a run measure."""
-        return of_parts(self.algorithm, self.draw, self.reward, self.updates)
+        yield from of_parts(self.algorithm, self.draw, self.reward, self.updates)
+        for name, description in self.reference.METRICS.items():
+            yield PartMetric(f"rl/{name}", name_of(self.reference), description)
 
     def _refuse_schedules(self) -> None:
         # The numbers of this very config are schedules only after its validators.
@@ -222,6 +227,8 @@ class RlConfig(Schedulable):
         followed = {path: number.metric for path, number in schedules_in(self) if number.metric}
         if self.stop is not None:
             followed["stop.metric"] = self.stop.metric
+        if self.reference.follows is not None:
+            followed["reference.metric"] = self.reference.follows
         lacking = unmeasured(self.algorithm, oldest=self.oldest, carried=self.producer.carried)
         for path, metric in followed.items():
             refuse_unmeasured(

@@ -8,8 +8,9 @@ from posttrain.learning.algorithms.part import NEEDS
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rl.instructors.base import Instructor
 from posttrain.learning.rl.metrics import METRICS, TRACKER_ONLY, PartMetric
-from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
+from posttrain.learning.rl.model_config import ValueModelConfig
 from posttrain.learning.rl.producers.base import Producer
+from posttrain.learning.rl.references.base import Reference
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import name_of
@@ -212,7 +213,7 @@ def refuse_one_name_twice(parts: Iterable[PartMetric]) -> None:
         owners[each.name] = each.part
 
 
-def refuse_other_learners(learner: LearnerConfig, reference: ReferenceConfig) -> None:
+def refuse_other_learners(learner: LearnerConfig, reference: Reference) -> None:
     """Refuse what other learners do and that of RL does not.
 
     Args:
@@ -237,7 +238,7 @@ def refuse_other_learners(learner: LearnerConfig, reference: ReferenceConfig) ->
             "learner.lora.dropout would make the log-probabilities differ from the engine's;"
             " set it to 0"
         )
-    if lora is not None and reference.moves:
+    if lora is not None and reference.MOVES:
         raise ValueError(
             f"reference.kind {reference.kind} follows whole weights, but learner.lora"
             " trains adapters; set kind to frozen, or leave lora out"

@@ -157,6 +157,7 @@ class PolicyLearner:
         self.trainable.after_step()
         if reference is not None:
             reference.follow(self.model, num_updates=self.num_updates)
+            metrics |= reference.measured
         if index == 0 and self.passes.turn_learner is not None:
             metrics |= self.passes.turn_learner.measured
         return metrics | {"grad_norm": norm, "learning_rate": rate}

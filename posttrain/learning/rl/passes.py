@@ -26,7 +26,7 @@ from posttrain.learning.rl.batch import (
 )
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.critic import Critic
-from posttrain.learning.rl.reference import ReferencePolicy
+from posttrain.learning.rl.reference_policy import ReferencePolicy
 from posttrain.learning.rl.turn_learner import TurnLearner
 from posttrain.learning.training.prepare import Trainable
 

@@ -77,8 +77,14 @@ def replay(
         for metrics in buffer.updates(learner, seed=context.seed):
             buffer.note(metrics)
         measured = measure(generation, buffer.totals, configs[step])
-        _require_measured(schedules.followed, measured)
+        follows = {config.reference.follows} - {None}
+        _require_measured({*schedules.followed, *filter(None, follows)}, measured)
         schedules.observe(measured)
+        reference = learner.passes.reference
+        if reference is not None:
+            reference.observe(
+                measured, step=step, policy=learner.model, optimizer=learner.optimizer
+            )
         context.progress(number, config.steps)
     learner.trainable.finish()
     learner.trainable.merge()

@@ -178,7 +178,7 @@ def _refuse_whole_weights(learner: PolicyLearner) -> None:
         "a value model": config.algorithm.critic is not None,
         "the mean over the vocabulary": "vocabulary_ratio" in config.algorithm.needs,
         "advantage learned": "turn_values" in config.algorithm.needs,
-        f"reference.kind {config.reference.kind}": config.reference.moves,
+        f"reference.kind {config.reference.kind}": config.reference.MOVES,
         "updates.rehearsals": bool(config.updates.rehearsals),
         "stop.keep best": config.stop is not None and config.stop.keep == "best",
     }

@@ -42,11 +42,13 @@ class RlState:
 
     @property
     def followed(self) -> frozenset[str]:
-        """Names of the metrics that numbers of the run follow, or the rule for stopping."""
-        return self.schedules.followed | ({self.stopping.metric} if self.stopping else set())
+        """Names of the metrics that numbers of the run follow, or rules of it."""
+        rules = {self.schedules.at(0).reference.follows} - {None}
+        rules |= {self.stopping.metric} if self.stopping else set()
+        return self.schedules.followed | frozenset(name for name in rules if name)
 
     def observe(self, metrics: Mapping[str, float], *, step: int) -> None:
-        """Let schedules and the stopping rule see what a step measured.
+        """Let schedules, the reference and the stopping rule see what a step measured.
 
         Args:
             metrics: Value by full name.
@@ -54,6 +56,9 @@ class RlState:
 
         """
         self.schedules.observe(metrics)
+        learner, reference = self.learner, self.learner.passes.reference
+        if reference is not None:
+            reference.observe(metrics, step=step, policy=learner.model, optimizer=learner.optimizer)
         if self.stopping is None:
             return
         self.stopping.observe(metrics)

@@ -308,3 +308,9 @@ def rover(rows: FormulaRollouts) -> Tensor:
         return (rows.log_p[i] - rows.log_engine[i] - (a[i] + ahead)) ** 2
 
     return rows.over_tokens(loss)
+def prorl(rows: FormulaRollouts) -> Tensor:
+    """ProRL: GRPO over tokens with clip-higher at 0.4, and a divergence."""
+    a = rows.standardized()
+    return rows.over_tokens(
+        lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.4) + 0.001 * rows.k3(i)
+    )

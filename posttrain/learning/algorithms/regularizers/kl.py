@@ -28,6 +28,8 @@ class KlRegularizer(Regularizer):
 
     kind: Literal["kl"] = "kl"
     """A divergence from the reference, estimated from the tokens drawn."""
+    anchor: Literal["reference", "before"] = "reference"
+    """What it is measured from: the reference, or the policy before the step's first update."""
     place: Literal["loss", "reward"] = "loss"
     """Added to the loss, or taken off the rewards before the advantages."""
     estimator: Literal[
@@ -42,6 +44,11 @@ class KlRegularizer(Regularizer):
 
     @model_validator(mode="after")
     def _has_a_gradient(self) -> Self:
+        if self.anchor == "before" and self.place == "reward":
+            raise ValueError(
+                "place reward is before the step's first update, where the divergence from anchor"
+                " before is 0; set place to loss, or anchor to reference"
+            )
         if self.place == "reward" and self.ratio_weighted:
             raise ValueError(
                 "ratio_weighted is for a divergence in the loss, but place is reward;"
@@ -66,7 +73,9 @@ class KlRegularizer(Regularizer):
 
     @property
     def needs(self) -> frozenset[str]:
-        """The reference, of the generation or with every part of an update."""
+        """The anchor, of the generation or with every part of an update."""
+        if self.anchor == "before":
+            return frozenset({"old_logprobs"})
         return frozenset({"reference" if self.place == "loss" else "rewards_reference"})
 
     @property
@@ -98,7 +107,10 @@ class KlRegularizer(Regularizer):
             return None
         from posttrain.learning.maths.kl import kl_loss
 
-        reference_BT = needed(batch.reference_logprobs_BT, "reference_logprobs_BT", "kl")
+        if self.anchor == "before":
+            reference_BT = needed(batch.old_logprobs_BT, "old_logprobs_BT", "kl from before")
+        else:
+            reference_BT = needed(batch.reference_logprobs_BT, "reference_logprobs_BT", "kl")
         return kl_loss(
             self._estimate(logprobs_BT, reference_BT),
             share.mask_BT,
@@ -111,7 +123,8 @@ class KlRegularizer(Regularizer):
     def describe(self) -> str:
         """`k3 0.04 in loss`."""
         weighted = "ratio x " if self.ratio_weighted else ""
-        return f"{weighted}{self.estimator} {self.coefficient:g} in {self.place}"
+        anchor = "" if self.anchor == "reference" else f" from {self.anchor}"
+        return f"{weighted}{self.estimator} {self.coefficient:g} in {self.place}{anchor}"
 
     def _estimate(self, logprobs_BT: "Tensor", reference_BT: "Tensor") -> "Tensor":
         from posttrain.learning.maths.kl import kl_estimate

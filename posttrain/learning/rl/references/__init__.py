@@ -1,0 +1,1 @@
+"""What becomes of the reference policy while the policy moves on."""

@@ -1,0 +1,43 @@
+"""References that stay, or follow the policy by the number of its updates."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from posttrain.learning.rl.references.base import Reference
+
+
+class Frozen(Reference):
+    """It stays what it was."""
+
+    MOVES: ClassVar[bool] = False
+
+    kind: Literal["frozen"] = "frozen"
+
+
+class MovingAverage(Reference):
+    """It follows as a moving average of the policy's weights."""
+
+    SOURCE = "an exponential moving average of the weights, per optimizer update"
+
+    kind: Literal["ema"] = "ema"
+    decay: float = Field(gt=0.0, lt=1.0)
+    """Weight of its own past in the moving average, per optimizer update."""
+
+    def step_toward_policy(self, num_updates: int) -> float:  # noqa: ARG002
+        """Go the same part of the way in every update."""
+        return 1.0 - self.decay
+
+
+class Periodic(Reference):
+    """It is made the policy now and then."""
+
+    SOURCE = "the reference that GRPO renews in every iteration, arXiv 2402.03300, algorithm 1"
+
+    kind: Literal["periodic"] = "periodic"
+    every: int = Field(ge=1)
+    """Optimizer updates between two periodic refreshes."""
+
+    def step_toward_policy(self, num_updates: int) -> float:
+        """Become the policy in every so manieth update."""
+        return float(num_updates % self.every == 0)
