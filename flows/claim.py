@@ -9,6 +9,7 @@ from collections.abc import Container, Mapping
 from posttrain.pipeline.recipe import FlowBuilder
 from posttrain.stage.spec import Task
 from tasks.curate import TASK as CURATE
+from tasks.diagnose import TASK as DIAGNOSE
 from tasks.evaluate import TASK as EVALUATE
 from tasks.import_model import TASK as IMPORT_MODEL
 from tasks.preference import TASK as PREFERENCE
@@ -57,6 +58,13 @@ all arms share.
 
 EVALUATION: tuple[Task, Mapping[str, str]] = (EVALUATE, {"problems": "synthesize.heldout"})
 """What grades the arms of a seed, and what it reads beside their policies."""
+
+DIAGNOSIS: tuple[Task, Mapping[str, str]] = (DIAGNOSE, {"problems": "synthesize.heldout"})
+"""What looks at the arms of a seed where the method sets `diagnose`, and what it reads beside what
+they made."""
+
+GRADING = ("evaluate", "diagnose")
+"""Sections of a method that say how all arms are graded; they make no arm another one."""
 
 DECISION = VERDICT
 """What decides."""

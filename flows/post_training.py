@@ -2,6 +2,7 @@
 
 from flows._beginning import begin_flow
 from posttrain.pipeline.recipe import FlowBuilder
+from tasks.diagnose import TASK as DIAGNOSE
 from tasks.evaluate import TASK as EVALUATE
 from tasks.import_pairs import TASK as IMPORT_PAIRS
 from tasks.import_reward_model import TASK as IMPORT_REWARD_MODEL
@@ -20,7 +21,8 @@ def declare(build: FlowBuilder) -> None:
     an `import_reward_model` section takes a reward model from elsewhere instead of training one.
     With both `import_model` and `pretrain` the imported model is trained on the corpus before SFT
     (mid-training), and is evaluated as `imported`. With `import_pairs` the reward model and
-    `preference` learn from pairs of the user's own, in place of the probe's samples.
+    `preference` learn from pairs of the user's own, in place of the probe's samples. With a
+    `diagnose` section the policies are looked at beyond what the evaluation says.
     """
     raw, data, base, policies = begin_flow(build)
     sft = build.stage("sft", SFT, policy=base["policy"], traces=data["traces"])
@@ -49,10 +51,22 @@ def declare(build: FlowBuilder) -> None:
         problems=data["problems"],
         solve_rates=probe["solve_rates"],
     )
-    build.stage(
+    evaluated = build.stage(
         "evaluate",
         EVALUATE,
         problems=raw["heldout"],
         policies=policies | {"rl": rl["policy"]},
         reward_model=reward["reward_model"],
     )
+    if build.has("diagnose"):
+        build.stage(
+            "diagnose",
+            DIAGNOSE,
+            policies=policies | {"rl": rl["policy"]},
+            reports={"heldout": evaluated["report"]},
+            completions={"heldout": evaluated["completions"]},
+            reward_models={"reward": reward["reward_model"]},
+            rollouts={"rl": rl["rollouts"]},
+            curves={"rl": rl["curve"]},
+            problems=raw["heldout"],
+        )

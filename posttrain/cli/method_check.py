@@ -50,7 +50,7 @@ def check_switches(methods: Sequence[FoundMethod], root: Path) -> list[str]:
                 console.print(_not_looked_at(name, error), soft_wrap=True)
                 continue
             if not effects:
-                told = "nothing to switch off: it sets no policy's training, or defaults alone"
+                told = "nothing to switch off: it trains and measures nothing, or sets defaults"
                 console.print(f"[dim]{name:<30}{told}[/]", soft_wrap=True)
                 continue
             said[name] = _told_of_all(effects)
@@ -58,7 +58,8 @@ def check_switches(methods: Sequence[FoundMethod], root: Path) -> list[str]:
             idle += sum(not each.acts for each in effects)
     console.print(
         f"{len(said)} methods; {idle} of {switches} switches do nothing in two steps of a tiny"
-        " model. A change is the largest of a weight, as a share of the largest that training made."
+        " model. A change is the largest of a weight, as a share of the largest that training made;"
+        " of an evaluation or a diagnosis, the share of its figures that are others."
     )
     _keep(methods, root, "switches", said)
     return [name for name, (acts, _) in said.items() if not acts]
@@ -168,7 +169,7 @@ def _figures(compared: "Sequence[MethodGradients]") -> Iterator[str]:
 def _told_of_all(effects: Sequence[SwitchEffect]) -> tuple[bool, str]:
     """Whether what a method sets acts in every section of it, and how far it goes there."""
     whole = [each for each in effects if each.switch == ALL_OF_IT]
-    told = [f"without it weights move {each.change:.0%} of the way" for each in whole]
+    told = [each.told.format(each.change) for each in whole]
     if len(whole) > 1:
         told = [f"{each.section}: {text}" for each, text in zip(whole, told, strict=True)]
     return all(each.acts for each in whole), "; ".join(told)

@@ -20,8 +20,8 @@ class ClaimDecision(StageConfig):
     """One comparison of the method's arm with another one, or with a number, over seeds."""
 
     metric: str
-    """Of the evaluation: `pass_at_1`, `mean_length`, `brier`, ...; or the last value of a curve:
-    `rl/...`."""
+    """Of the evaluation: `pass_at_1`, `mean_length`, `brier`, ...; the last value of a curve:
+    `rl/...`; or with a dot, of the evaluation's variants or of the diagnosis: `crossing.gap_1`."""
     direction: ClaimedDirection = Field(alias="is")
     """Where the method lies: higher or lower by more than the margin, not worse by as much, equal
     within it (two one-sided tests)."""
@@ -60,7 +60,8 @@ class MechanismCheck(StageConfig):
     """A sign that the mechanism really acted in the method's arm; else the claim is void."""
 
     metric: str
-    """Of the arm's curve, such as `rl/clip_fraction`."""
+    """Of the arm's curve, such as `rl/clip_fraction`; with a dot, of the evaluation's
+    variants or of the diagnosis, such as `crossing.gap_1`."""
     at: Literal["mean", "first", "last", "highest", "change"] = "mean"
     """Which value of the curve counts; `change` is the mean of its last tenth less that of its
     first."""
@@ -94,9 +95,10 @@ class MethodClaim(StageConfig):
     """What must have happened in the method's own arm."""
     decide: tuple[ClaimDecision, ...] = Field(min_length=1)
     """All of them must hold; one that is refuted refutes the claim."""
-    trains: Literal["rl", "preference", "sft"] = "rl"
-    """The section that is compared. What an arm sets beside it leads to it, such as data of its own
-    or a stage before: stages of that arm alone. All else is shared."""
+    trains: Literal["rl", "preference", "sft", "reward"] = "rl"
+    """The section that is compared; reward models are by a diagnosis alone. What an arm sets beside
+    it leads to it, such as data of its own or a stage before: stages of that arm alone. All else is
+    shared."""
     seeds: int = Field(ge=2)
     """Runs of each arm. No more are added later: that is a new claim."""
     first_seed: int = Field(default=1, ge=1)

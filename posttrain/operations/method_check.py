@@ -1,7 +1,8 @@
 """Two steps of a method on a tiny model, with each of its switches and without it.
 
 What is switched off is as the stage has it by default. Where the weights come out the same, the
-switch does nothing there: a ratio method that makes one update a batch, for example.
+switch does nothing there: a ratio method that makes one update a batch, for example. A section that
+trains nothing, `evaluate` or `diagnose`, is judged by its figures (`figure_check`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,6 +44,8 @@ class SwitchEffect:
     could not be run without."""
     remark: str = ""
     """Why it could not."""
+    told: str = "without it weights move {:.0%} of the way"
+    """What the change says, of a check that is kept."""
 
     @property
     def place(self) -> str:
@@ -51,7 +54,7 @@ class SwitchEffect:
 
     @property
     def acts(self) -> bool:
-        """True where the weights are others without it."""
+        """True where weights, or figures, are others without it."""
         return self.change is None or self.change > _NOTHING
 
 
@@ -73,12 +76,16 @@ def switch_effects(method: Method, world: TinyWorld) -> Iterator[SwitchEffect]:
         UserError: The method itself cannot be run.
 
     """
+    from posttrain.operations.figure_check import figure_changes
+
     sections = {name: method.sets[name] or {} for name in method.sets if name in TRAINED}
     world = world.with_sections(method.sets)
     # Before anything is trained: of a method that lacks an input nothing is told.
     given = {name: _Arm.of(world, name, said) for name, said in sections.items()}
     for name, whole in given.items():
         yield from _section_effects(method.name, name, sections[name], whole, world)
+    for section, switch, change, told in figure_changes(method.sets, world):
+        yield SwitchEffect(method.name, section, switch or ALL_OF_IT, change, told=told)
 
 
 class _Arm(NamedTuple):

@@ -29,6 +29,8 @@ _BUDGETS: Mapping[str, Mapping[str, Any]] = {
     # Its traces are the probe's samples, right ones and wrong ones.
     "sft": {**_FEW_STEPS, "require_verified": False},
     "synthesize": {"num_problems": 16, "num_heldout": 2},
+    "evaluate": {"num_samples": 16, "pass_at": [1], "max_tokens": 8},
+    "diagnose": {},
 }
 """Sections that can be run, and the tiny budget that lies under their settings."""
 
@@ -192,6 +194,12 @@ def make_tiny_world(folder: Path, tasks: Mapping[str, Task]) -> TinyWorld:
             "preference": {**given, "samples": samples},
             "sft": {"policy": policy, "traces": samples},
             "probe": given,
+            "evaluate": {"problems": problems, "policies.sft": policy},
+            "diagnose": {
+                "problems": problems,
+                "policies.sft": policy,
+                "policies.pretrain": earlier,
+            },
         },
         {
             ArtifactKind.CHECKPOINT: earlier,

@@ -1,6 +1,6 @@
 """A claim as a recipe of `flows.claim`: an arena, a stage for each arm and seed, a verdict."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,30 +40,30 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
     """
     arena, trains = find_arena(claim.arena), claim.trains
     flow = load_flow(FLOW, Path.cwd(), where=f"method {method.name}")
-    grader, graded = flow.EVALUATION
+    grading = {name: method.sets[name] or {} for name in flow.GRADING if name in method.sets}
     shared = {name: said for name, said in arena.sections.items() if name not in _NOT_SHARED}
     values: dict[str, Any] = {"flow": FLOW, "format": FORMAT, **shared}
-    arms, updates = _arms(method, claim), {}
-    for name, said in arms.items():
+    arms, updates = {}, {}
+    for name, said in _arms(method, claim).items():
         where = f"method {method.name}: claim {claim.name}: arm {name}"
-        arm = _Arm.of(name, said, trains, arena, flow, where)
+        own = {key: each for key, each in said.items() if key not in grading}
+        arm = arms[name] = _Arm.of(name, own, trains, arena, flow, where)
         if claim.matched == "updates":
             updates[name] = _updates_per_step(arm.tasks[trains], arm.settings[trains], where)
         for n in claim.numbers(seeds):
             values |= arm.stages(n)
     for n in claim.numbers(seeds):
-        policies = {f"policies.{arm}": f"{stage_of_arm(trains, arm, n)}.policy" for arm in arms}
         values[f"evaluate_{n}"] = {
-            "task": grader.package,
-            "inputs": {
-                **graded,
-                f"policies.{arena.base}": f"{arena.base}.policy",
-                **policies,
-            },
+            **_evaluation(flow, arena, [*arms], n, trains),
             # A seed is shared by two at least, and a method alone has no other arm.
             **({} if claim.against else {"seed_as": f"seed_{n}"}),
-            **arena.sections.get("evaluate", {}),
+            **laid_over(arena.sections.get("evaluate", {}), grading.get("evaluate", {})),
         }
+        if "diagnose" in grading:
+            numbers = claim.numbers(seeds)
+            again = numbers[(numbers.index(n) + 1) % len(numbers)]
+            made = _diagnosis(flow, arena, arms, n, trains, again)
+            values[f"diagnose_{n}"] = laid_over(made, grading["diagnose"])
     decision = _verdict(method, claim, arena, [*arms], seeds)
     if any(each != 1 for each in updates.values()):
         decision["updates_per_step"] = updates
@@ -210,6 +210,54 @@ def _reading(names: Mapping[str, str], inputs: Any) -> Any:
     return f"{names[stage]}{dot}{output}" if stage in names else inputs
 
 
+def _evaluation(
+    flow: Any, arena: Arena, arms: Sequence[str], seed: int, trains: str
+) -> dict[str, Any]:
+    """What grades the policies of a seed; arms that train none are graded by a diagnosis alone."""
+    grader, graded = flow.EVALUATION
+    trained = {f"policies.{arm}": f"{stage_of_arm(trains, arm, seed)}.policy" for arm in arms}
+    return {
+        "task": grader.package,
+        "inputs": {
+            **graded,
+            f"policies.{arena.base}": f"{arena.base}.policy",
+            **(trained if _makes(flow, trains, "policy") else {}),
+        },
+    }
+
+
+def _diagnosis(
+    flow: Any, arena: Arena, arms: Mapping[str, "_Arm"], seed: int, trains: str, again: int
+) -> dict[str, Any]:
+    """What looks at the arms of a seed: all that they made, and the policies of another seed."""
+    looker, read = flow.DIAGNOSIS
+    begins = flow.base_of(arena.sections)
+    inputs = {
+        **read,
+        "reports.heldout": f"evaluate_{seed}.report",
+        "completions.heldout": f"evaluate_{seed}.completions",
+        f"policies.{begins}": f"{begins}.policy",
+        f"policies.{arena.base}": f"{arena.base}.policy",
+    }
+    if "reward" in arena.sections:
+        inputs["reward_models.reward"] = "reward.reward_model"
+    for name, arm in arms.items():
+        stage = stage_of_arm(trains, name, seed)
+        inputs[f"curves.{name}"] = f"{stage}.curve"
+        if _makes(flow, trains, "rollouts"):
+            inputs[f"rollouts.{name}"] = f"{stage}.rollouts"
+        if _makes(flow, trains, "policy"):
+            inputs[f"policies.{name}"] = f"{stage}.policy"
+            inputs[f"repeats.{name}"] = f"{stage_of_arm(trains, name, again)}.policy"
+        if "reward" in arm.settings:
+            inputs[f"reward_models.{name}"] = f"{stage_of_arm('reward', name, seed)}.reward_model"
+    return {"task": looker.package, "reference": arena.base, "inputs": inputs}
+
+
+def _makes(flow: Any, section: str, output: str) -> bool:
+    return output in flow.ARMS[section][0].outputs
+
+
 def _updates_per_step(task: Task, section: Mapping[str, Any], where: str) -> int:
     """Optimizer updates of an arm in each step of its curve; of RL alone there may be several."""
     said = {key: each for key, each in section.items() if key not in OF_EVERY_STAGE}
@@ -223,6 +271,8 @@ def _verdict(
     runs = [*enumerate(claim.numbers(seeds), start=1)]
     inputs = {f"reports.seed_{i}": f"evaluate_{n}.report" for i, n in runs}
     inputs |= {f"completions.seed_{i}": f"evaluate_{n}.completions" for i, n in runs}
+    if "diagnose" in method.sets:
+        inputs |= {f"diagnoses.seed_{i}": f"diagnose_{n}.report" for i, n in runs}
     inputs |= {
         f"curves.{arm}_{i}": f"{stage_of_arm(claim.trains, arm, n)}.curve"
         for arm in arms

@@ -56,6 +56,8 @@ SLOTS: Mapping[str, str] = {
     "pair_loss": "posttrain.learning.algorithms.pair_losses.registry:PAIR_LOSSES",
     "pair_term": "posttrain.learning.algorithms.pair_terms.registry:PAIR_TERMS",
     "strategy": "posttrain.learning.rollouts.strategies.registry:STRATEGIES",
+    "variant": "posttrain.learning.rollouts.variants.registry:VARIANTS",
+    "diagnostic": "posttrain.learning.rollouts.diagnostics.registry:DIAGNOSTICS",
     "schedule": "posttrain.stage.shapes.registry:SCHEDULE_SHAPES",
 }
 """Name -> `module:variable`, in the order of the pipeline; a module is imported when it is used."""

@@ -8,7 +8,11 @@ from pydantic import Field, model_validator
 from posttrain.learning.episodes.sampling import EpisodeSamplingConfig
 from posttrain.learning.rollouts.strategies.base import Strategy
 from posttrain.learning.rollouts.strategies.registry import STRATEGIES
+from posttrain.learning.rollouts.variants.base import Variant
+from posttrain.learning.rollouts.variants.registry import VARIANTS
 from posttrain.stage.slots import InSlot
+
+VariantName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
 
 class EvaluateConfig(EpisodeSamplingConfig):
@@ -19,6 +23,9 @@ class EvaluateConfig(EpisodeSamplingConfig):
     """The k of every pass@k (and best-of-k, where there is a reward model); 1 is always there."""
     strategies: tuple[Annotated[Strategy, InSlot(STRATEGIES)], ...] = ()
     """Further inference strategies to grade, beside pass@k, the vote and best-of-k."""
+    variants: dict[VariantName, Annotated[Variant, InSlot(VARIANTS)]] = {}
+    """Other ways to ask or to grade, by a name of one's own: interventions in the prompt, budgets
+    of tokens, bins of length. Each is told beside what the policies do as they are asked."""
     num_exhibits: int = Field(6, ge=0)
     """Problems whose completions are shown side by side in the report."""
 

@@ -107,6 +107,8 @@ class PolicyReport:
     """Estimates of the further strategies of the recipe, by kind; left out where there is none."""
     warnings: tuple[str, ...] = ()
     """What should be seen before the figures: that it guesses, or lost what its parent had."""
+    variants: dict[str, dict[str, Estimate]] = field(default_factory=dict)
+    """Figures of the variants of the recipe, by their names; left out where there is none."""
     episodes: EpisodesReport | None = None
     """Where it played in an environment; left out where it answered."""
 
@@ -174,6 +176,8 @@ def write_report(report: Report, path: Path) -> None:
     for policy in written["policies"]:
         if not policy["strategies"]:
             del policy["strategies"]
+        if not policy["variants"]:
+            del policy["variants"]
         if policy["episodes"] is None:
             del policy["episodes"]
     for shown in (each for exhibit in written["exhibits"] for each in exhibit["completions"]):

@@ -1,13 +1,13 @@
 """Sample every policy on the same held-out problems, and report what changed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
 
 import polars as pl
 
-from posttrain.data.schemas import COMPLETIONS, completions_table
+from posttrain.data.schemas import COMPLETIONS, Problem, completions_table
 from posttrain.data.tables import write_table
 from posttrain.learning.episodes.sampling import open_playing
 from posttrain.learning.models.load import Policy, load_policy, weights_digest
@@ -15,6 +15,7 @@ from posttrain.learning.models.reward_head import load_reward_model
 from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.learning.rollouts.limits import tell_no_room, tokens_for
 from posttrain.learning.rollouts.scoring import (
+    ScoredSample,
     make_prompts,
     read_problems,
     sample_and_score_all,
@@ -27,7 +28,7 @@ from posttrain.stage.seeds import purpose_seed
 from tasks.evaluate.config import EvaluateConfig
 from tasks.evaluate.report import Report, write_report
 from tasks.evaluate.summary import summarize
-from tasks.evaluate.tally import Tally, judged_by_all, tally
+from tasks.evaluate.tally import Tally, judged_by_all, prompts_as_posed, tally
 
 _PORT = "policies."
 
@@ -76,15 +77,16 @@ def run(
                     then="they count as cut off",
                     note=context.note,
                 )
-                scored = sample_and_score_all(
+                score = partial(
+                    sample_and_score_all,
                     engine,
-                    problems,
-                    prompts,
-                    params,
+                    params=params,
                     verify=verify,
                     truncated=config.truncated,
                     report=partial(_progress, context, place * len(problems), total),
                 )
+                scored = score(problems, prompts)
+                varied = _asked_otherwise(config, policy, problems, score)
             unjudged[name] = share_unjudged(scored, of=f"policy '{name}'", note=context.note)
             tallies.append(
                 tally(
@@ -93,6 +95,7 @@ def run(
                     scored,
                     num_samples=config.num_samples,
                     reward_model=reward_model,
+                    varied=varied,
                 )
             )
 
@@ -124,6 +127,20 @@ def _load_policies(inputs: Mapping[str, Path], device: str) -> dict[str, Policy]
         where = f"evaluate: policies '{first}' and '{name}'"
         check_same_tokenizer(policies[first].tokenizer, policy.tokenizer, where=where)
     return policies
+
+
+def _asked_otherwise(
+    config: EvaluateConfig,
+    policy: Policy,
+    problems: list[Problem],
+    score: Callable[..., list[ScoredSample]],
+) -> dict[str, list[ScoredSample]]:
+    """Samples of the variants that pose the problems otherwise, by the variants' names."""
+    return {
+        name: score(posed, prompts_as_posed(policy, posed, problems))
+        for name, variant in config.variants.items()
+        if (posed := variant.posed(problems)) is not None
+    }
 
 
 def _progress(context: StageContext, before: int, total: int, done: int) -> None:
@@ -163,6 +180,8 @@ def _metrics(report: Report) -> dict[str, float]:
         if policy.best_of:
             best = policy.best_of[-1]
             metrics[f"{prefix}/best_of_{best.k}"] = best.value
+        for name, figures in policy.variants.items():
+            metrics |= {f"{prefix}/{name}/{key}": each.value for key, each in figures.items()}
         for kind, graded in policy.strategies.items():
             metrics |= {f"{prefix}/{kind}_at_{each.k}": each.value for each in graded}
         if policy.change:

@@ -7,11 +7,13 @@ import torch
 from torch import Tensor
 
 from posttrain.learning.episodes.figures import EpisodeFigures, Figure
+from posttrain.learning.maths.intervals import clustered_mean_interval
 from posttrain.learning.rollouts.engines.base import PlayedSample
 from posttrain.learning.rollouts.strategies.base import DrawnSamples, Strategy
 from posttrain.learning.rollouts.strategies.best_of_n import BestOfNStrategy
 from posttrain.learning.rollouts.strategies.sample import SampleStrategy
 from posttrain.learning.rollouts.strategies.vote import VoteStrategy
+from posttrain.learning.rollouts.variants.base import Variant
 from tasks.evaluate.collapse import warnings_of
 from tasks.evaluate.config import EvaluateConfig
 from tasks.evaluate.estimates import mean_of_problems
@@ -68,7 +70,13 @@ def summarize(
     """The whole report; each policy is compared with the one that it was trained from."""
     parents = [parent_of(tally, tallies[:place]) for place, tally in enumerate(tallies)]
     policies = tuple(
-        describe(tally, parent, ks=sorted({1, *config.pass_at}), strategies=config.strategies)
+        describe(
+            tally,
+            parent,
+            ks=sorted({1, *config.pass_at}),
+            strategies=config.strategies,
+            variants=config.variants,
+        )
         for tally, parent in zip(tallies, parents, strict=True)
     )
     if config.environment.authors():
@@ -113,6 +121,7 @@ def describe(
     *,
     ks: Sequence[int],
     strategies: Sequence[Strategy] = (),
+    variants: Mapping[str, Variant] | None = None,
 ) -> PolicyReport:
     """What one policy can do, and how that differs from its parent."""
     samples = tally.drawn()
@@ -136,8 +145,23 @@ def describe(
         solve_histogram=tuple(counts.tolist()),
         change=change(tally, parent) if parent else None,
         strategies={each.kind: estimates_of(each, samples, ks) for each in strategies},
+        variants={
+            name: varied(tally, each, tally.varied.get(name, samples))
+            for name, each in (variants or {}).items()
+        },
         warnings=warnings_of(tally, parent),
     )
+
+
+def varied(tally: Tally, variant: Variant, samples: DrawnSamples) -> dict[str, Estimate]:
+    """Grade a variant: each figure's mean over the problems that have one, with its interval."""
+    found = {}
+    for name, values_P in variant.measured(samples, tally.drawn(), tally.problems).items():
+        known_P = values_P[values_P.isfinite()].double()
+        if len(known_P):
+            mean = clustered_mean_interval(known_P, torch.arange(len(known_P)))
+            found[name] = Estimate(*(float(each) for each in mean))
+    return found
 
 
 def change(tally: Tally, parent: Tally) -> Change:

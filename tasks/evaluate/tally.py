@@ -1,7 +1,7 @@
 """What one policy did on the problems, as tables of problems by samples."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,12 @@ from torch import Tensor
 from posttrain.data.contexts import in_context
 from posttrain.data.schemas import Problem
 from posttrain.learning.episodes.figures import EpisodeFigures, figures_of
-from posttrain.learning.models.load import weights_digest
+from posttrain.learning.models.load import Policy, weights_digest
 from posttrain.learning.models.record import trained_from
 from posttrain.learning.models.reward_head import RewardModel
 from posttrain.learning.rewards.components.verifier import stated_answers
-from posttrain.learning.rollouts.engines.base import FinishReason
-from posttrain.learning.rollouts.scoring import ScoredSample
+from posttrain.learning.rollouts.engines.base import FinishReason, Prompt
+from posttrain.learning.rollouts.scoring import ScoredSample, make_prompts
 from posttrain.learning.rollouts.strategies.base import DrawnSamples
 from posttrain.stage.errors import UserError
 
@@ -38,6 +38,8 @@ class Tally:
     """The reward model's values, where there is one; float64."""
     episodes: EpisodeFigures
     """Of all samples, those of problems that were left out among them."""
+    varied: Mapping[str, DrawnSamples] = field(default_factory=dict)
+    """What it answered where a variant asked otherwise, by the variant's name."""
     ancestors: tuple[str, ...] = ()
     """Digests of the weights that it was trained from, the last ones last."""
 
@@ -54,6 +56,7 @@ class Tally:
             samples=tuple(compress(self.samples, kept)),
             correct_PN=self.correct_PN[kept_P],
             rewards_PN=None if self.rewards_PN is None else self.rewards_PN[kept_P],
+            varied={name: _of(each, kept) for name, each in self.varied.items()},
         )
 
     @property
@@ -68,11 +71,7 @@ class Tally:
 
     def drawn(self) -> DrawnSamples:
         """Return what inference strategies work with."""
-        answers = [
-            stated_answers([made.sample.text for made in group], problem)
-            for problem, group in zip(self.problems, self.samples, strict=True)
-        ]
-        return DrawnSamples(answers, self.correct_PN, self.rewards_PN)
+        return replace(drawn_of(self.samples), rewards_PN=self.rewards_PN)
 
     def mean_length(self) -> float:
         """Tokens per sample, the end token included."""
@@ -85,6 +84,26 @@ class Tally:
         return sum(reason is FinishReason.LENGTH for reason in reasons) / len(reasons)
 
 
+def prompts_as_posed(
+    policy: Policy, posed: Sequence[Problem], problems: Sequence[Problem]
+) -> list[Prompt]:
+    """Write the prompts of a variant, with the randomness of the problems as they are."""
+    prompts = make_prompts(policy.tokenizer, posed)
+    return [
+        Prompt(problem.id, prompt.token_ids)
+        for problem, prompt in zip(problems, prompts, strict=True)
+    ]
+
+
+def by_problem(
+    samples: Sequence[ScoredSample], num_samples: int
+) -> tuple[tuple[ScoredSample, ...], ...]:
+    """Cut samples that stand problem by problem into those of each problem."""
+    return tuple(
+        tuple(samples[begin : begin + num_samples]) for begin in range(0, len(samples), num_samples)
+    )
+
+
 def tally(
     name: str,
     model: "PreTrainedModel",
@@ -92,12 +111,10 @@ def tally(
     *,
     num_samples: int,
     reward_model: RewardModel | None,
+    varied: Mapping[str, Sequence[ScoredSample]] | None = None,
 ) -> Tally:
     """Arrange a policy's samples by problem, and score them where there is a reward model."""
-    grouped = tuple(
-        tuple(samples[begin : begin + num_samples]) for begin in range(0, len(samples), num_samples)
-    )
-    correct = [[float(bool(made.score.correct)) for made in group] for group in grouped]
+    grouped = by_problem(samples, num_samples)
     rewards_PN = None
     if reward_model is not None:
         rewards_PN = torch.tensor(_rewards(reward_model, samples), dtype=torch.float64)
@@ -107,10 +124,40 @@ def tally(
         digest=weights_digest(model),
         problems=tuple(group[0].problem for group in grouped),
         samples=grouped,
-        correct_PN=torch.tensor(correct, dtype=torch.float64),
+        correct_PN=drawn_of(grouped).correct_PN,
         rewards_PN=rewards_PN,
+        varied={
+            name: drawn_of(by_problem(each, num_samples)) for name, each in (varied or {}).items()
+        },
         episodes=figures_of(samples),
         ancestors=trained_from(model),
+    )
+
+
+def drawn_of(groups: Sequence[Sequence[ScoredSample]]) -> DrawnSamples:
+    """Arrange scored samples, problem by problem, for strategies and variants.
+
+    What could not be judged is not right.
+    """
+    correct = [[float(bool(made.score.correct)) for made in group] for group in groups]
+    lengths = [[float(len(made.sample.token_ids)) for made in group] for group in groups]
+    answers = [
+        stated_answers([made.sample.text for made in group], group[0].problem) for group in groups
+    ]
+    return DrawnSamples(
+        answers,
+        torch.tensor(correct, dtype=torch.float64),
+        lengths_PN=torch.tensor(lengths, dtype=torch.float64),
+    )
+
+
+def _of(drawn: DrawnSamples, kept: Sequence[bool]) -> DrawnSamples:
+    kept_P = torch.tensor(kept)
+    lengths_PN = drawn.lengths_PN
+    return DrawnSamples(
+        [*compress(drawn.answers, kept)],
+        drawn.correct_PN[kept_P],
+        lengths_PN=None if lengths_PN is None else lengths_PN[kept_P],
     )
 
 

@@ -9,6 +9,9 @@ TASK = Task(
     inputs={
         "reports": Port(ArtifactKind.REPORT, "evaluation of all arms, by seed", many=True),
         "completions": Port(ArtifactKind.COMPLETIONS, "its samples, by seed", many=True),
+        "diagnoses": Port(
+            ArtifactKind.REPORT, "what was found of all arms, by seed", many=True, optional=True
+        ),
         "curves": Port(ArtifactKind.CURVE, "what training measured, by arm and seed", many=True),
     },
     outputs={"verdict": Port(ArtifactKind.REPORT, "outcome, figures and the sentence")},

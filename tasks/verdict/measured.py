@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -27,13 +27,17 @@ class Measured(NamedTuple):
     """Samples that could be judged, of all policies, for each seed."""
     curves: dict[str, list[pl.DataFrame]]
     """Curve of each seed, by arm."""
+    diagnosed: Sequence[Mapping[str, Mapping[str, float]]] = ()
+    """Figures by policy and by `diagnostic.figure`, for each seed."""
 
     def value(self, metric: str, policy: str, seed: int) -> float:
-        """Read a metric of a policy: of the evaluation, or the last value of its arm's curve."""
+        """Read a metric of a policy: of evaluation or diagnosis, or the last of its arm's curve."""
         if "/" in metric:
             return curve_value(self.curves[policy][seed], metric, "last", policy)
         if metric in OF_SAMPLES:
             return OF_SAMPLES[metric](self._samples(policy, seed))
+        if "." in metric:
+            return self._figure(metric, policy, seed)
         report = self.policies[seed][policy]
         known = {
             **{f"pass_at_{each['k']}": each["value"] for each in report["pass_at"]},
@@ -70,6 +74,21 @@ class Measured(NamedTuple):
             return sum(_values(curve, _AMOUNTS[matched], arm))
         return float(curve["step"].n_unique())
 
+    def _figure(self, metric: str, policy: str, seed: int) -> float:
+        """A figure of a variant of the evaluation, or of a diagnostic."""
+        varied = self.policies[seed].get(policy, {}).get("variants", {})
+        known = {
+            f"{name}.{figure}": each["value"]
+            for name, figures in varied.items()
+            for figure, each in figures.items()
+        }
+        if self.diagnosed:
+            known |= self.diagnosed[seed].get(policy, {})
+        if metric not in known:
+            told = nearest(metric, known) or f"; there are {', '.join(known) or 'none'}"
+            raise UserError(f"verdict: there is no figure {metric} of {policy}{told}")
+        return float(known[metric])
+
     def _samples(self, policy: str, seed: int) -> pl.DataFrame:
         digest = self.policies[seed][policy]["digest"]
         return self.judged[seed].filter(pl.col("generator") == digest)
@@ -93,7 +112,18 @@ def read_measured(inputs: Mapping[str, Path], arms: tuple[str, ...], seeds: int)
         [{each["name"]: each for each in report["policies"]} for report in reports],
         [_judged(inputs[f"completions.seed_{n}"]) for n in numbers],
         {arm: [read_table(inputs[f"curves.{arm}_{n}"], CURVE) for n in numbers] for arm in arms},
+        [_figures(inputs[each]) for n in numbers if (each := f"diagnoses.seed_{n}") in inputs],
     )
+
+
+def _figures(path: Path) -> dict[str, dict[str, float]]:
+    """Figures of a diagnosis by what they are of, each as `diagnostic.figure`."""
+    found: dict[str, dict[str, float]] = {}
+    for name, said in json.loads(path.read_text())["diagnostics"].items():
+        for of_what, figures in said["figures"].items():
+            named = {f"{name}.{figure}": value for figure, value in figures.items()}
+            found.setdefault(of_what, {}).update(named)
+    return found
 
 
 def _of_episodes(report: Mapping[str, Any] | None) -> dict[str, float]:

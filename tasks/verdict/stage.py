@@ -69,7 +69,10 @@ def _mechanism(config: VerdictConfig, measured: Measured) -> Iterator[str]:
     own = config.arms[0]
     for check in config.mechanism:
         for seed, curve in enumerate(measured.curves[own], start=1):
-            value = curve_value(curve, check.metric, check.at, own)
+            if "." in check.metric:
+                value = measured.value(check.metric, own, seed - 1)
+            else:
+                value = curve_value(curve, check.metric, check.at, own)
             if not holds(check, value):
                 yield (
                     f"the mechanism did not act: {check.metric} ({check.at}) is {value:.3g} at seed"

@@ -28,6 +28,7 @@ TASK = Path(__file__).parent / "plugins" / "my_artifact_kind"
 FLOW = """
 import my_artifact_kind
 from tasks.curate import TASK as CURATE
+from tasks.diagnose import TASK as DIAGNOSE
 from tasks.evaluate import TASK as EVALUATE
 from tasks.preference import TASK as PREFERENCE
 from tasks.pretrain import TASK as PRETRAIN
@@ -48,6 +49,7 @@ def declare(build):
     rl = build.stage("rl", RL, policy=sft, problems=data["problems"])
     build.stage("evaluate", EVALUATE, problems=raw["heldout"],
         policies={"base": base, "sft": sft, "rl": rl["policy"]})
+    build.stage("diagnose", DIAGNOSE, policies={"sft": sft, "rl": rl["policy"]})
 """
 RECIPE = """
 flow: extendflows.mini

@@ -57,6 +57,8 @@ STAGES = {
     "pair_loss": {"preference"},
     "pair_term": {"preference"},
     "strategy": {"evaluate"},
+    "variant": {"evaluate"},
+    "diagnostic": {"diagnose"},
     "schedule": {"rl"},
 }
 

@@ -71,6 +71,25 @@ def test_what_the_rest_needs_cannot_be_taken_out(world):
     assert "set per_token to true" in found["preference", "algorithm.per_token"].remark
 
 
+def test_a_method_that_trains_nothing_is_judged_by_its_figures(world):
+    """A blind diagnostic says the same of what was trained and of what was not."""
+    looking = {
+        "seeing": {"kind": "behavior_baseline"},
+        # A tolerance that hides every change.
+        "blind": {"kind": "weight_delta", "tolerance": 100.0},
+    }
+    found = effects(method("looks", diagnose={"diagnostics": looking}), world)
+    assert found["diagnose", "diagnostics.seeing"].acts
+    assert "where nothing was trained" in found["diagnose", "diagnostics.seeing"].told
+    assert not found["diagnose", "diagnostics.blind"].acts
+    # One that sees nothing is not hidden by another one that does.
+    assert not found["diagnose", ALL_OF_IT].acts
+    variants = {"short": {"kind": "budgets", "tokens": [2, 8]}}
+    found = effects(method("graded", evaluate={"variants": variants}), world)
+    assert found.keys() == {("evaluate", ALL_OF_IT)}
+    assert found["evaluate", ALL_OF_IT].acts
+
+
 def test_a_method_of_no_such_section_has_no_line(world):
     assert effects(find_method("default").method, world) == {}
     assert effects(method("beside", curate={"order": "mixed"}), world) == {}

@@ -293,3 +293,49 @@ def test_the_document_shows_every_verdict_that_ships():
 
     with methods_of(ROOT):
         assert DOCUMENT.read_text() == written(), "run: python tests/methods/write_claims.py"
+
+
+LOOKS = """sets: {evaluate: {num_samples: 16}, diagnose: {diagnostics: {gap: {kind: crossing}}}}"""
+
+
+def test_what_grades_all_arms_makes_no_arm_another_one(project):
+    """The method's own arm is the arena's RL; evaluation and diagnosis are of a seed's arms."""
+    own = METHOD.replace("sets: {rl: {algorithm: {preset: dr_grpo}, group_size: 8}}", LOOKS)
+    found, claim = project(own.replace("pass_at_1", "gap.gap_1"))
+    values = values_of_claim(found.method, claim, seeds=2)
+    dag = recipe_of_claim(values, project.root).resolve(ROOT)
+    assert dag.stages["rl_mine_1"].config.group_size == 4
+    assert (values["evaluate_1"]["num_samples"], values["evaluate_1"]["pass_at"]) == (16, [1])
+    read = {port: str(each) for port, each in dag.stages["diagnose_1"].inputs.items()}
+    assert read["policies.mine"] == "rl_mine_1.policy"
+    assert (read["policies.sft"], read["policies.pretrain"]) == ("sft.policy", "pretrain.policy")
+    # The other seed's, in a ring.
+    assert read["repeats.plain"] == "rl_plain_2.policy"
+    assert values["diagnose_2"]["inputs"]["repeats.plain"] == "rl_plain_1.policy"
+    assert read["completions.heldout"] == "evaluate_1.completions"
+    assert (read["curves.mine"], read["rollouts.mine"]) == ("rl_mine_1.curve", "rl_mine_1.rollouts")
+    assert dag.stages["diagnose_1"].config.reference == "sft"
+    assert str(dag.stages["verdict"].inputs["diagnoses.seed_2"]) == "diagnose_2.report"
+    other = own.replace("rl: {group_size: 2}", "evaluate: {num_samples: 4}")
+    found, claim = project(other)
+    # An arm that would be graded otherwise is refused where the method says nothing of it.
+    found, claim = project(other.replace(LOOKS, "sets: {rl: {group_size: 8}}"))
+    with pytest.raises(UserError, match="arm plain sets evaluate, which arms of a claim on rl"):
+        values_of_claim(found.method, claim, seeds=2)
+
+
+def test_reward_models_are_compared_by_a_diagnosis(project):
+    looks = "sets: {reward: {steps: 9}, diagnose: {diagnostics: {many: {kind: one_vs_many}}}}"
+    own = METHOD.replace("sets: {rl: {algorithm: {preset: dr_grpo}, group_size: 8}}", looks)
+    own = own.replace("{method: reinforce, rl: {group_size: 2}}", "{reward: {steps: 3}}")
+    own = own.replace("rollouts", "updates").replace("arena: tiny", "arena: tiny\n  trains: reward")
+    found, claim = project(own.replace("pass_at_1", "many.accuracy"))
+    values = values_of_claim(found.method, claim, seeds=2)
+    dag = recipe_of_claim(values, project.root).resolve(ROOT)
+    graded = {port for port in dag.stages["evaluate_1"].inputs if port.startswith("policies.")}
+    assert graded == {"policies.sft"}
+    read = {port: str(each) for port, each in dag.stages["diagnose_2"].inputs.items()}
+    assert read["reward_models.mine"] == "reward_mine_2.reward_model"
+    assert read["curves.plain"] == "reward_plain_2.curve"
+    assert "policies.mine" not in read
+    assert str(dag.stages["verdict"].inputs["curves.mine_1"]) == "reward_mine_1.curve"

@@ -15,7 +15,10 @@ from posttrain.learning.models.reward_head import save_reward_model, start_rewar
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.rollouts.strategies.base import DrawnSamples
 from posttrain.learning.rollouts.strategies.best_of_n import BestOfNStrategy
+from posttrain.learning.rollouts.strategies.length_filtered_vote import LengthFilteredVote
 from posttrain.learning.rollouts.strategies.vote import VoteStrategy
+from posttrain.learning.rollouts.variants.budgets import Budgets
+from posttrain.learning.rollouts.variants.length_bins import LengthBins
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.evaluate.config import EvaluateConfig
@@ -339,3 +342,68 @@ def test_more_samples_of_what_is_not_drawn_are_refused():
     once = EvaluateConfig.parse({"temperature": 0}, where="evaluate")
     # What a resolved recipe says of itself is read back as it is.
     assert EvaluateConfig.parse(once.model_dump(), where="evaluate") == once
+
+
+def test_budgets_grade_what_had_ended_by_then():
+    """One problem: right in 2 tokens, wrong in 2, right in 5; at 1 none had ended."""
+    samples = DrawnSamples(
+        [["a", "b", "a"]], torch.tensor([[1.0, 0, 1]]), lengths_PN=torch.tensor([[2.0, 2, 5]])
+    )
+    found = Budgets(tokens=(1, 2, 5)).measured(samples, samples, [])
+    at = {name: float(each) for name, each in found.items()}
+    assert [at[f"at_{b}"] for b in (1, 2, 5)] == pytest.approx([0, 1 / 3, 2 / 3])
+    assert [at[f"ended_{b}"] for b in (1, 2, 5)] == pytest.approx([0, 2 / 3, 1])
+    assert at["average"] == pytest.approx(1 / 3)
+    with pytest.raises(UserError, match="budgets above 0 that rise"):
+        Budgets.parse({"kind": "budgets", "tokens": [4, 2]}, where="x")
+
+
+def test_length_bins_find_the_best_length_of_each_level(coins):
+    """Level 1 is right in its middle third, level 2 in its longest: the best length grows."""
+    problems = [replace(coins[0], difficulty=1), replace(coins[0], difficulty=2)]
+    samples = DrawnSamples(
+        [[None] * 3] * 2,
+        torch.tensor([[0.0, 1, 0], [0, 0, 1]]),
+        lengths_PN=torch.tensor([[4.0, 6, 8], [8, 6, 4]]).flip(0).sort(-1).values,
+    )
+    found = LengthBins(bins=3).measured(samples, samples, problems)
+    assert [float(found[f"bin_{n}"].nanmean()) for n in (1, 2, 3)] == [0.0, 0.5, 0.5]
+    assert [float(found[f"best_{level}"][0]) for level in (1, 2)] == [6.0, 8.0]
+    assert float(found["grows"][0]) == 1.0
+    assert float(found["hump"][0]) == 0.0
+
+
+def test_a_filtered_vote_is_of_the_lengths_that_agree():
+    """Of lengths 2-3 two say y, of 4-5 there are x, x, z: y votes first, though x is commoner."""
+    samples = DrawnSamples(
+        [["y", "y", "x", "x", "x", "z", None]],
+        torch.tensor([[1.0, 1, 0, 0, 0, 0, 0]]),
+        lengths_PN=torch.tensor([[2.0, 3, 4, 5, 4, 5, 2]]),
+    )
+    vote = LengthFilteredVote(width=2, groups=1)
+    assert vote.solved(samples, 7).tolist() == [1.0]
+    # Both groups: x has 3 of 6 votes, y 2.
+    assert LengthFilteredVote(width=2, groups=2).solved(samples, 7).tolist() == [0.0]
+    silent = DrawnSamples([[None]], torch.zeros(1, 1), lengths_PN=torch.ones(1, 1))
+    assert vote.solved(silent, 1).tolist() == [0.0]
+
+
+def test_an_intervention_asks_anew_and_is_paired_with_the_plain_prompt(done, tmp_path):
+    """What a variant asks changes nothing of what stands beside it, and is judged as ever."""
+    inputs, plain, _, _ = done
+    variants = {
+        "told": {"kind": "intervention", "after": " 1"},
+        "same": {"kind": "budgets", "tokens": [8]},
+    }
+    report, metrics, _ = evaluate(tmp_path / "b", inputs, variants=variants)
+    for policy, before in zip(report.policies, plain.policies, strict=True):
+        assert policy.pass_at == before.pass_at
+        assert policy.variants["same"]["at_8"].value <= policy.pass_at[0].value
+        told = policy.variants["told"]
+        change = told["pass_at_1"].value - policy.pass_at[0].value
+        assert told["change"].value == pytest.approx(change)
+        assert metrics[f"evaluate/{policy.name}/told/change"] == told["change"].value
+    assert before.variants == {}
+    variants = {"told": {"kind": "intervention", "before": "{plan}"}}
+    with pytest.raises(UserError, match=r"names \{plan\}, which the metadata of problem"):
+        evaluate(tmp_path / "c", inputs, variants=variants)

@@ -18,12 +18,15 @@ class DrawnSamples:
         answers: What each sample states as its answer; None where it states nothing.
         correct_PN: 1 where a sample was accepted in full, else 0; float64 ``[P, N]``.
         rewards_PN: A reward model's values, float64 ``[P, N]``; None where there is none.
+        lengths_PN: Tokens of each sample, its end counted, float64 ``[P, N]``; None where they are
+            not known.
 
     """
 
     answers: Sequence[Sequence[str | None]]
     correct_PN: "Tensor"
     rewards_PN: "Tensor | None" = None
+    lengths_PN: "Tensor | None" = None
 
     @property
     def num_samples(self) -> int:

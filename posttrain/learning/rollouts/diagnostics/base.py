@@ -1,0 +1,123 @@
+"""The slot of the diagnostics: what a part of it looks at, and what it says."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from posttrain.stage.errors import UserError
+from posttrain.stage.slots import Part
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The artifacts that a diagnostic looks at, by the names under which they are connected.
+
+    Attributes:
+        policies: Checkpoints.
+        repeats: The same policies as another seed trained them.
+        reward_models: Reward models.
+        reports: Evaluations; each has its samples under the same name in `completions`.
+        completions: Samples of an evaluation.
+        rollouts: What RL learned from.
+        curves: What training measured.
+        problems: Problems; None where none are connected.
+        reference: The policy that all others are compared with.
+        seed: Where all chance comes from.
+        device: Where models compute.
+
+    """
+
+    policies: Mapping[str, Path] = field(default_factory=dict)
+    repeats: Mapping[str, Path] = field(default_factory=dict)
+    reward_models: Mapping[str, Path] = field(default_factory=dict)
+    reports: Mapping[str, Path] = field(default_factory=dict)
+    completions: Mapping[str, Path] = field(default_factory=dict)
+    rollouts: Mapping[str, Path] = field(default_factory=dict)
+    curves: Mapping[str, Path] = field(default_factory=dict)
+    problems: Path | None = None
+    reference: str = ""
+    seed: int = 0
+    device: str = "cpu"
+
+    def compared(self, named: Mapping[str, Path]) -> Path:
+        """Give the reference among some artifacts.
+
+        Args:
+            named: Those of one port.
+
+        Returns:
+            Its path.
+
+        Raises:
+            UserError: It is not among them.
+
+        """
+        if self.reference not in named:
+            raise UserError(
+                f"diagnose.reference: '{self.reference}' is none of what is connected; there are"
+                f" {', '.join(named)}"
+            )
+        return named[self.reference]
+
+
+@dataclass(frozen=True)
+class DrawnLine:
+    """A curve of a picture.
+
+    Attributes:
+        name: What it is of.
+        x: Where its points are, rising.
+        y: Their heights.
+        low: Lower ends of their 95% intervals; none where there is no interval.
+        high: Upper ends.
+
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a diagnostic says.
+
+    Attributes:
+        figures: Numbers by what they are of, such as a policy, and by name; what could not be
+            measured is left out.
+        lines: What a picture of it draws.
+        axes: What stands below and beside the picture.
+        doubling: True where a step to the right doubles.
+        lists: Ids of rows by what they have in common.
+
+    """
+
+    figures: Mapping[str, Mapping[str, float]]
+    lines: Sequence[DrawnLine] = ()
+    axes: tuple[str, str] = ("", "")
+    doubling: bool = False
+    lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+class Diagnostic(Part):
+    """Measures what stages made.
+
+    `NEEDS` names the attributes of `Seen` that it reads and cannot do without.
+    """
+
+    def diagnose(self, seen: Seen) -> Diagnosis:
+        """Measure.
+
+        Args:
+            seen: What is connected.
+
+        Returns:
+            Figures, and what a picture draws.
+
+        Raises:
+            UserError: Nothing can be measured of what is connected.
+
+        """
+        raise NotImplementedError

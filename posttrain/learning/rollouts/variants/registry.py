@@ -1,0 +1,14 @@
+"""The variants that ship with posttrain."""
+
+from posttrain.learning.rollouts.variants.base import Variant
+from posttrain.learning.rollouts.variants.budgets import Budgets
+from posttrain.learning.rollouts.variants.intervention import Intervention
+from posttrain.learning.rollouts.variants.length_bins import LengthBins
+from posttrain.stage.slots import Slot
+
+VARIANTS = Slot(
+    "variant",
+    Variant,
+    {"intervention": Intervention, "budgets": Budgets, "length_bins": LengthBins},
+    one_of=("measured",),
+)
