@@ -260,7 +260,8 @@ def _makes(flow: Any, section: str, output: str) -> bool:
 
 def _updates_per_step(task: Task, section: Mapping[str, Any], where: str) -> int:
     """Optimizer updates of an arm in each step of its curve; of RL alone there may be several."""
-    said = {key: each for key, each in section.items() if key not in OF_EVERY_STAGE}
+    # A stage that the arena adds names its task.
+    said = {k: each for k, each in section.items() if k not in (*OF_EVERY_STAGE, "task")}
     return int(getattr(task.config.parse(said, where=where), "updates_per_step", 1))
 
 

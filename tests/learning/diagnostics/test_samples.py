@@ -2,17 +2,21 @@
 
 import json
 import math
+from dataclasses import replace
 
 import polars as pl
 import pytest
 
-from posttrain.data.schemas import COMPLETIONS
+from posttrain.data.schemas import COMPLETIONS, CURVE
 from posttrain.data.tables import write_table
+from posttrain.learning.rewards.components.self_report import SelfReportComponent
 from posttrain.learning.rollouts.diagnostics.base import Seen
 from posttrain.learning.rollouts.diagnostics.behavior_baseline import BehaviorBaseline
 from posttrain.learning.rollouts.diagnostics.crossing import Crossing
 from posttrain.learning.rollouts.diagnostics.dataset_coverage import DatasetCoverage
 from posttrain.learning.rollouts.diagnostics.effective_horizon import EffectiveHorizon
+from posttrain.learning.rollouts.diagnostics.frontier import Frontier
+from posttrain.learning.rollouts.diagnostics.tampering import Tampering
 from posttrain.stage.errors import UserError
 
 
@@ -134,3 +138,38 @@ def test_an_evaluation_without_samples_or_reference_is_refused(seen):
         BehaviorBaseline().diagnose(whole)
     with pytest.raises(UserError, match=r"connect completions\.x"):
         BehaviorBaseline().diagnose(Seen(reports=whole.reports, reference="ours"))
+
+
+def test_the_best_of_n_is_held_against_a_policy_at_its_divergence(seen, tmp_path):
+    """pass@1 and pass@2 of one right of two are 1/2 and 1; best of 2 diverges by ln 2 - 1/2.
+
+    Half of that, 0.0966 nats an answer, would earn 3/4 with the base's samples; ours earns 1/2.
+    """
+    whole = seen(
+        base={"p": drawn(1, 0), "q": drawn(0, 1)}, ours={"p": drawn(1, 1), "q": drawn(0, 0)}
+    )
+    half = (math.log(2) - 0.5) / 2
+    table = {"metric": ["rl/kl", "rl/length"], "value": [half / 10, 10.0], "step": [1, 1]}
+    curve = tmp_path / "curve.parquet"
+    write_table(pl.DataFrame(table).select([*CURVE]), curve, CURVE)
+    found = Frontier().diagnose(replace(whole, curves={"ours": curve, "other": curve}))
+    assert found.figures == {
+        "ours": pytest.approx({"divergence": half, "earned": 0.5, "best_of_n": 0.75, "off": -0.25})
+    }
+    far = pl.DataFrame(table).with_columns(value=pl.Series([1.0, 1.0])).select([*CURVE])
+    write_table(far, curve, CURVE)
+    found = Frontier().diagnose(replace(whole, curves={"ours": curve}))
+    assert found.figures["ours"] == {"divergence": 1.0, "earned": 0.5}
+
+
+def test_texts_that_give_themselves_a_high_score_are_counted(seen):
+    texts = [("Score: 1", 0), ("score: 0.9", 1), ("score: .5\nscore: 0.2", 1), ("none", 0)]
+    found = Tampering().diagnose(seen(base={"p": texts}))
+    assert found.figures["base"] == pytest.approx(
+        {"high": 0.5, "high_and_wrong": 0.25, "reported": 2.1 / 4, "excess": 0.1 / 4}
+    )
+    # What is above 1 is 1, and what is no number says nothing.
+    reads = SelfReportComponent(pattern=r"score: (\S+)")
+    assert [reads.reported(f"score: {each}") for each in ("7", "0.25", "high")] == [1, 0.25, 0]
+    with pytest.raises(UserError, match="must have one group, the score, but has 0"):
+        SelfReportComponent.parse({"pattern": "score"}, where="said")

@@ -55,6 +55,7 @@ def test_overlap_of_two_seeds_stands_beside_chance(weights):
     )
     found = WeightDelta(parent="start").diagnose(seen)
     assert (found.figures["one"]["overlap"], found.figures["one"]["chance"]) == (0.5, 0.5)
+    assert found.figures["one"]["beyond_chance"] == 0.0
     assert found.figures["sft"]["moved"] == 1 / 4
     assert found.figures.keys() == {"sft", "one"}
     with pytest.raises(UserError, match="parent 'begin' is none of the policies"):
@@ -116,6 +117,7 @@ def test_one_right_answer_stands_against_many_wrong_ones(graded):
         "problems": 2.0,
         "foretold": 1.0,
         "foretold_by_pairs": 1.0,
+        "lead": 0.0,
     }
     assert found["poor"]["accuracy"] == 0.5
     assert found["poor"]["mrr"] == pytest.approx((1 + 1 / 3) / 2)

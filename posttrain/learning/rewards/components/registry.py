@@ -16,6 +16,7 @@ from posttrain.learning.rewards.components.moving_average import MovingAverageCo
 from posttrain.learning.rewards.components.overlong_length import OverlongLengthComponent
 from posttrain.learning.rewards.components.pairwise import PairwiseComponent
 from posttrain.learning.rewards.components.repetition import RepetitionComponent
+from posttrain.learning.rewards.components.self_report import SelfReportComponent
 from posttrain.learning.rewards.components.solved_length import SolvedLengthComponent
 from posttrain.learning.rewards.components.stored import StoredComponent
 from posttrain.learning.rewards.components.target_length import TargetLengthComponent
@@ -35,6 +36,7 @@ COMPONENTS = Slot(
         "verifier": VerifierComponent,
         "format": FormatComponent,
         "brier": BrierComponent,
+        "self_report": SelfReportComponent,
         "majority": MajorityComponent,
         "model": ModelComponent,
         "log_ratio": LogRatioComponent,

@@ -27,7 +27,7 @@ class OneVsMany(Diagnostic):
     over its rank, `pairs` the accuracy against one of the wrong ones; `best_of_N` is how often the
     best of N samples by the reward is right, the gold. Of all reward models together stand
     `foretold` and `foretold_by_pairs`: the rank correlations, over models, of accuracy and of pairs
-    with the gold.
+    with the gold, and `lead`, the first less the second.
     """
 
     SOURCE = (
@@ -114,6 +114,8 @@ class OneVsMany(Diagnostic):
             correlation = rank_correlation(values, gold) if len(figures) > 1 else None
             if correlation is not None:
                 told[name] = correlation
+        if len(told) > 1:
+            told["lead"] = told["foretold"] - told["foretold_by_pairs"]
         return told
 
 

@@ -5,10 +5,12 @@ from posttrain.learning.rollouts.diagnostics.behavior_baseline import BehaviorBa
 from posttrain.learning.rollouts.diagnostics.crossing import Crossing
 from posttrain.learning.rollouts.diagnostics.dataset_coverage import DatasetCoverage
 from posttrain.learning.rollouts.diagnostics.effective_horizon import EffectiveHorizon
+from posttrain.learning.rollouts.diagnostics.frontier import Frontier
 from posttrain.learning.rollouts.diagnostics.gold_curve import GoldCurve
 from posttrain.learning.rollouts.diagnostics.one_vs_many import OneVsMany
 from posttrain.learning.rollouts.diagnostics.published_curves import PublishedCurves
 from posttrain.learning.rollouts.diagnostics.representation_rank import RepresentationRank
+from posttrain.learning.rollouts.diagnostics.tampering import Tampering
 from posttrain.learning.rollouts.diagnostics.weight_delta import WeightDelta
 from posttrain.stage.slots import Slot
 
@@ -22,8 +24,10 @@ DIAGNOSTICS = Slot(
         "effective_horizon": EffectiveHorizon,
         "representation_rank": RepresentationRank,
         "weight_delta": WeightDelta,
+        "tampering": Tampering,
         "one_vs_many": OneVsMany,
         "gold_curve": GoldCurve,
+        "frontier": Frontier,
         "published_curves": PublishedCurves,
     },
     one_of=("diagnose",),

@@ -20,7 +20,8 @@ class WeightDelta(Diagnostic):
     `largest_layer` and `smallest_layer` the same share within one matrix, `rank` the mean over
     matrices of the rank of their change, as a share of the full one. Where the policy of another
     seed is connected (`repeats`), `overlap` is the share of the weights that this one moved which
-    the other moved too, and `chance` what it would be if both had moved as many at random.
+    the other moved too, `chance` what it would be if both had moved as many at random, and
+    `beyond_chance` the first less the second.
     """
 
     SOURCE = (
@@ -116,4 +117,5 @@ def _overlap(one: "dict[str, Tensor]", other: "dict[str, Tensor]") -> dict[str, 
     ours, theirs = (sum(int(each.sum()) for each in moved.values()) for moved in (one, other))
     both = sum(int((one[n] & other[n]).sum()) for n in one)
     chance = theirs / total
-    return {"chance": chance} | ({"overlap": both / ours} if ours else {})
+    found = {"overlap": both / ours, "beyond_chance": both / ours - chance} if ours else {}
+    return {"chance": chance, **found}
