@@ -29,7 +29,8 @@ _BUDGETS: Mapping[str, Mapping[str, Any]] = {
     # Its traces are the probe's samples, right ones and wrong ones.
     "sft": {**_FEW_STEPS, "require_verified": False},
     "synthesize": {"num_problems": 16, "num_heldout": 2},
-    "evaluate": {"num_samples": 16, "pass_at": [1], "max_tokens": 8},
+    # Warm enough that a problem has several different wrong answers beside a right one.
+    "evaluate": {"num_samples": 16, "pass_at": [1], "max_tokens": 8, "temperature": 1.5},
     "diagnose": {},
 }
 """Sections that can be run, and the tiny budget that lies under their settings."""

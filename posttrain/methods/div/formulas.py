@@ -34,3 +34,22 @@ def correlated_proxies(rows: FormulaRollouts) -> Tensor:
     paid = [reward - 0.2 * each for reward, each in zip(rows.reward, price, strict=True)]
     a = rows.against_others(paid)
     return torch.stack([-a[i] * rows.log_p[i].sum() for i in rows.chosen]).mean()
+def alignment_ceiling(rows: FormulaRollouts) -> Tensor:
+    """Centered scores, the clip at 0.8 and 1.28 over tokens, and a divergence that is measured."""
+    a = rows.centered()
+    return rows.over_tokens(
+        lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.28) + 1e-6 * rows.k3(i)
+    )
+
+
+def best_of_n_frontier(rows: FormulaRollouts) -> Tensor:
+    """The same of what is right."""
+    return alignment_ceiling(rows)
+
+
+def policy_cliff(rows: FormulaRollouts) -> Tensor:
+    """GRPO without its divergence, and the surprise of each token paid at 0.02."""
+    a = rows.standardized()
+    return rows.over_answers(
+        lambda i: -clipped_gain(rows.ratio(i), a[i] - 0.02 * rows.log_old[i], 0.2, 0.2)
+    )
