@@ -14,6 +14,7 @@ from posttrain.data.teachers.notes import Notes
 from posttrain.data.teachers.programs import PROGRAMS, ProgramTeacher
 from posttrain.data.teachers.registry import TEACHERS
 from posttrain.data.teachers.repeating import RepeatingTeacher
+from posttrain.data.teachers.skipping import SkippingTeacher
 from posttrain.learning.rewards.score import final_answer
 
 OPERATIONS = {"+": operator.add, "-": operator.sub}
@@ -198,7 +199,20 @@ def test_a_repeating_teacher_writes_its_last_line_again_and_nothing_else(sum_pro
     assert min(again.count(times) for times in range(3)) > 140
 
 
-@pytest.mark.parametrize("kind", ["programs", "confident", "repeating"])
+def test_a_skipping_teacher_leaves_out_steps_and_never_the_answer(sum_problems):
+    plain = solved_by(ProgramTeacher(error_rate=0.5), sum_problems)
+    some = solved_by(SkippingTeacher(error_rate=0.5, keeps=(0.5,)), sum_problems)
+    pairs = [*zip(plain, some, strict=True)]
+    assert all(text.splitlines()[-1] == short.splitlines()[-1] for text, short in pairs)
+    left = [short != text for text, short in pairs]
+    # 600 fair draws over the one step: 240 of a kind is five deviations away.
+    assert 240 < sum(left) < 360
+    assert solved_by(SkippingTeacher(error_rate=0.5, keeps=(1.0,)), sum_problems) == plain
+    bare = solved_by(SkippingTeacher(error_rate=0.5, keeps=(0.0,)), sum_problems)
+    assert bare == [text.splitlines()[-1] for text in plain]
+
+
+@pytest.mark.parametrize("kind", ["programs", "confident", "repeating", "skipping"])
 def test_they_say_which_generators_get_solutions(kind):
     teacher = TEACHERS.parts[kind]()
     assert teacher.solves("chain_sum")

@@ -5,6 +5,7 @@ from posttrain.data.teachers.confident import ConfidentTeacher
 from posttrain.data.teachers.programs import ProgramTeacher
 from posttrain.data.teachers.repeating import RepeatingTeacher
 from posttrain.data.teachers.server import ServerTeacher
+from posttrain.data.teachers.skipping import SkippingTeacher
 from posttrain.stage.slots import Slot
 
 TEACHERS = Slot(
@@ -14,6 +15,7 @@ TEACHERS = Slot(
         "programs": ProgramTeacher,
         "confident": ConfidentTeacher,
         "repeating": RepeatingTeacher,
+        "skipping": SkippingTeacher,
         "server": ServerTeacher,
     },
     one_of=("solve",),
