@@ -1,7 +1,7 @@
 """Parameters of an evaluation."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -10,6 +10,7 @@ from posttrain.learning.rollouts.strategies.base import Strategy
 from posttrain.learning.rollouts.strategies.registry import STRATEGIES
 from posttrain.learning.rollouts.variants.base import Variant
 from posttrain.learning.rollouts.variants.registry import VARIANTS
+from posttrain.stage.hashing import sha256_of
 from posttrain.stage.slots import InSlot
 
 VariantName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -19,6 +20,12 @@ class EvaluateConfig(EpisodeSamplingConfig):
     """How the policies are sampled and what is computed from the samples."""
 
     _OF_GREEDY: ClassVar[Mapping[str, Any]] = {"num_samples": 1, "pass_at": (1,)}
+    part: Literal["all", "dev", "unseen"] = "all"
+    """Which of the problems: all, those to choose settings by, or those that nobody chose by.
+    `unseen` is refused where anything else in the recipe but an evaluation of `dev` draws on the
+    same problems."""
+    dev_share: float = Field(0.5, gt=0.0, lt=1.0)
+    """Share of the problems that are `dev`, by their ids; equal in both evaluations."""
     pass_at: tuple[int, ...] = (1, 2, 4, 8)
     """The k of every pass@k (and best-of-k, where there is a reward model); 1 is always there."""
     strategies: tuple[Annotated[Strategy, InSlot(STRATEGIES)], ...] = ()
@@ -28,6 +35,13 @@ class EvaluateConfig(EpisodeSamplingConfig):
     of tokens, bins of length. Each is told beside what the policies do as they are asked."""
     num_exhibits: int = Field(6, ge=0)
     """Problems whose completions are shown side by side in the report."""
+
+    def has(self, problem_id: str) -> bool:
+        """Tell whether a problem is of the part that is evaluated, by its id alone."""
+        if self.part == "all":
+            return True
+        place = int(sha256_of(f"dev {problem_id}")[:8], 16) / 16**8
+        return (place < self.dev_share) == (self.part == "dev")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

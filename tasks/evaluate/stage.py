@@ -40,7 +40,7 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Load all models, sample each policy, score, summarize."""
-    problems = read_problems(inputs["problems"], inputs.get("verifiers"))
+    problems = _problems(config, inputs)
     policies = _load_policies(inputs, context.device)
     tokenizer = next(iter(policies.values())).tokenizer
     reward_model, reward_digest = None, None
@@ -112,6 +112,15 @@ def run(
     if config.environment.authors():
         shares |= _played(tallies)
     return _metrics(report) | shares | ({"evaluate/num_unjudged": float(lost)} if lost else {})
+
+
+def _problems(config: EvaluateConfig, inputs: Mapping[str, Path]) -> list[Problem]:
+    """The problems of the part that is evaluated."""
+    read = read_problems(inputs["problems"], inputs.get("verifiers"))
+    kept = [problem for problem in read if config.has(problem.id)]
+    if not kept:
+        raise UserError(f"evaluate: none of {len(read)} problems is {config.part}; hold out more")
+    return kept
 
 
 def _load_policies(inputs: Mapping[str, Path], device: str) -> dict[str, Policy]:

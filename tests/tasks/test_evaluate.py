@@ -21,6 +21,8 @@ from posttrain.learning.rollouts.variants.budgets import Budgets
 from posttrain.learning.rollouts.variants.length_bins import LengthBins
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.spec import ArtifactKind, Dag, Reference, Stage
+from tasks.evaluate import TASK
 from tasks.evaluate.config import EvaluateConfig
 from tasks.evaluate.report import read_report
 from tasks.evaluate.stage import run
@@ -407,3 +409,37 @@ def test_an_intervention_asks_anew_and_is_paired_with_the_plain_prompt(done, tmp
     variants = {"told": {"kind": "intervention", "before": "{plan}"}}
     with pytest.raises(UserError, match=r"names \{plan\}, which the metadata of problem"):
         evaluate(tmp_path / "c", inputs, variants=variants)
+
+
+def test_dev_and_unseen_part_the_problems_by_their_ids():
+    ids = [f"{n:04x}" for n in range(1000)]
+    parts = {name: EvaluateConfig(part=name, dev_share=0.3) for name in ("all", "dev", "unseen")}
+    found = {name: {each for each in ids if part.has(each)} for name, part in parts.items()}
+    assert found["dev"] | found["unseen"] == found["all"] == {*ids}
+    assert not found["dev"] & found["unseen"]
+    # 300 expected of 1000 fair draws, with a deviation of 14.5.
+    assert 230 < len(found["dev"]) < 370
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"part": "dev"}, None),
+        ({"part": "unseen"}, None),
+        ({"part": "all"}, "with the same dev_share set its part to dev"),
+        ({"part": "dev", "dev_share": 0.2}, "with the same dev_share"),
+    ],
+)
+def test_problems_that_settings_were_chosen_by_are_not_unseen(other, told):
+    heldout = Reference(ArtifactKind.PROBLEMS, "synthesize", "heldout")
+    policy = Reference(ArtifactKind.CHECKPOINT, "sft", "policy")
+    inputs = {"problems": heldout, "policies.sft": policy}
+    last = Stage("last", TASK, EvaluateConfig(part="unseen"), inputs)
+    tuned = Stage("tuned", TASK, EvaluateConfig(**other), inputs)
+    dag = Dag()
+    dag.stages |= {"last": last, "tuned": tuned}
+    if told is None:
+        TASK.refuse(last, dag)
+        return
+    with pytest.raises(UserError, match=told):
+        TASK.refuse(last, dag)

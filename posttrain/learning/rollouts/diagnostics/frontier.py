@@ -78,7 +78,7 @@ class Frontier(Diagnostic):
             )
         nats = [kl * length for kl, length in zip(per_token, lengths, strict=True)]
         tenth = math.ceil(len(nats) / 10)
-        return max(0.0, sum(nats[-tenth:]) / tenth)
+        return max(0.0, float(sum(nats[-tenth:])) / tenth)
 
 
 def _between(line: DrawnLine, x: float) -> float:
