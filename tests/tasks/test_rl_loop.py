@@ -210,6 +210,23 @@ def test_more_is_drawn_until_enough_groups_have_signal_or_the_cap(loop):
     assert loop.rollouts(capped)["problem_id"].len() == 4 * 2 * 4
 
 
+def test_a_group_that_a_selection_leaves_out_is_made_up_for(loop):
+    """Problem p is solved p of 4 times, the last two always; from 0.4 to 0.8 are 2 and 3 alone."""
+
+    def answer(prompt, index, seed):  # noqa: ARG001 - the script's arguments
+        place = loop.place[prompt.id]
+        return f"#### {loop.problems[place].answer}" if index < place else "#### no"
+
+    loop.script = answer
+    band = {"kind": "solved_band", "least": 0.4, "most": 0.8}
+    draw = {"max_rounds": 6, "train_on": "signal", "select": band}
+    state = loop.run(problems_per_step=2, draw=draw, steps=2)
+    for part in loop.rollouts(state).partition_by("step"):
+        names = set(part.filter("trained")["problem_id"])
+        assert names == {loop.problems[2].id, loop.problems[3].id}
+    assert state.curve.metrics()["rl/selection_solve_rate"] == pytest.approx(5 / 8)
+
+
 def test_drawing_on_ends_where_no_problem_is_left(loop):
     """All six problems are solved always: nothing teaches, and each is drawn once."""
     loop.script = lambda prompt, index, seed: f"#### {loop.problems[loop.place[prompt.id]].answer}"

@@ -1,13 +1,26 @@
 """The problem samplers that ship with posttrain."""
 
+from posttrain.learning.curriculum.alp_gmm import AlpGmm
+from posttrain.learning.curriculum.band import Band
+from posttrain.learning.curriculum.bandit import CategoryBandit
 from posttrain.learning.curriculum.base import ProblemSampler
+from posttrain.learning.curriculum.replayed_levels import ReplayedLevels
 from posttrain.learning.curriculum.solve_rate import SolveRate
+from posttrain.learning.curriculum.transfer import Transfer
 from posttrain.learning.curriculum.uniform import Uniform
 from posttrain.stage.slots import Slot
 
 PROBLEM_SAMPLERS = Slot(
     "problem_sampler",
     ProblemSampler,
-    {"solve_rate": SolveRate, "uniform": Uniform},
+    {
+        "alp_gmm": AlpGmm,
+        "band": Band,
+        "bandit": CategoryBandit,
+        "replayed_levels": ReplayedLevels,
+        "solve_rate": SolveRate,
+        "transfer": Transfer,
+        "uniform": Uniform,
+    },
     one_of=("start",),
 )

@@ -105,7 +105,7 @@ class Rollouter:
             made = self.production.produce(draft.problems, draft.prompts, draft.at)
             groups += self._rewarded(draft, made)
             rounds += 1
-            wanted = _num_missing(groups, config)
+            wanted = self._num_missing(groups, config, step=step)
         return self._selected(groups, config, step=step, rounds=rounds)
 
     def draft(
@@ -201,8 +201,35 @@ class Rollouter:
         self, groups: Sequence[Group], config: RlConfig, *, step: int, rounds: int
     ) -> Generation:
         facts = {"rounds": float(rounds), **self.bench.rewarder.measured()}
-        marked_groups = _select(groups, config, seed=self.seed, step=step)
+        marked_groups = self._select(groups, config, step=step)
         return Generation(step, marked_groups, facts, numbers_of_the_draw(config))
+
+    def _num_missing(self, groups: Sequence[Group], config: RlConfig, *, step: int) -> int:
+        """Problems to draw so that, at the yield so far, enough groups will teach something."""
+        if config.draw.max_rounds == 1:
+            return 0
+        num_good = sum(_teaches(each) for each in self._chosen(groups, config, step=step))
+        lacking = max(0, config.problems_per_step - num_good)
+        expected = math.ceil(lacking * len(groups) / num_good) if num_good else lacking
+        return min(expected, config.problems_per_step)
+
+    def _select(self, groups: Sequence[Group], config: RlConfig, *, step: int) -> list[Group]:
+        """Mark what is learned from: the first groups that teach, as many as a step takes."""
+        room, found = config.problems_per_step, []
+        for group in self._chosen(groups, config, step=step):
+            found.append(group if room else marked(group, trained=False))
+            room -= bool(room) and _teaches(group)
+        return found
+
+    def _chosen(self, groups: Sequence[Group], config: RlConfig, *, step: int) -> list[Group]:
+        """Mark of every group what would be learned from, were there room for it."""
+        select, every = config.draw.select, config.draw.train_on == "all"
+        return [
+            selected(select, group, seed=self.seed, step=step)
+            if every or informative
+            else marked(group, trained=False)
+            for group, informative in zip(groups, _have_signal(groups, config), strict=True)
+        ]
 
 
 def start_rollouter(
@@ -242,28 +269,11 @@ def start_rollouter(
     return Rollouter(problems, prompts, stream, bench, production, context.seed, instructed)
 
 
-def _num_missing(groups: Sequence[Group], config: RlConfig) -> int:
-    """Problems to draw so that, at the yield so far, enough groups will be informative."""
-    if config.draw.max_rounds == 1:
-        return 0
-    num_good = sum(_have_signal(groups, config))
-    lacking = max(0, config.problems_per_step - num_good)
-    expected = math.ceil(lacking * len(groups) / num_good) if num_good else lacking
-    return min(expected, config.problems_per_step)
-
-
-def _select(groups: Sequence[Group], config: RlConfig, *, seed: int, step: int) -> list[Group]:
-    """Mark what is learned from: the first groups, as many as a step takes, and what of them."""
-    room, found = config.problems_per_step, []
-    for group, informative in zip(groups, _have_signal(groups, config), strict=True):
-        if room and (config.draw.train_on == "all" or informative):
-            found.append(selected(config.draw.select, group, seed=seed, step=step))
-            room -= 1
-        else:
-            found.append(marked(group, trained=False))
-    return found
-
-
 def _have_signal(groups: Sequence[Group], config: RlConfig) -> list[bool]:
     """Judged on what the recipe filters by, not on a reward that lengths alone may shape."""
     return informative_groups(groups, config.algorithm_at_work.advantage, by=config.reward.filter)
+
+
+def _teaches(group: Group) -> bool:
+    """Whether a group has what is learned from; a selection may have left nothing."""
+    return any(rollout.trained for rollout in group)

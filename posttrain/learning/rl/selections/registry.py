@@ -4,11 +4,17 @@ from posttrain.learning.rl.selections.base import Selection
 from posttrain.learning.rl.selections.clean_calls import CleanCalls
 from posttrain.learning.rl.selections.every import Every
 from posttrain.learning.rl.selections.resample_on_correct import ResampleOnCorrect
+from posttrain.learning.rl.selections.solved_band import SolvedBand
 from posttrain.stage.slots import Slot
 
 SELECTIONS = Slot(
     "selection",
     Selection,
-    {"every": Every, "clean_calls": CleanCalls, "resample_on_correct": ResampleOnCorrect},
+    {
+        "every": Every,
+        "clean_calls": CleanCalls,
+        "resample_on_correct": ResampleOnCorrect,
+        "solved_band": SolvedBand,
+    },
     one_of=("keep",),
 )
