@@ -8,6 +8,7 @@ import pytest
 
 from posttrain.data.schemas import ROLLOUTS
 from posttrain.data.tables import read_table
+from posttrain.learning.curriculum.examples import ExamplesStream
 from posttrain.learning.curriculum.solve_rate import SolveRate, SolveRateStream
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import load_policy
@@ -225,6 +226,39 @@ def test_a_group_that_a_selection_leaves_out_is_made_up_for(loop):
         names = set(part.filter("trained")["problem_id"])
         assert names == {loop.problems[2].id, loop.problems[3].id}
     assert state.curve.metrics()["rl/selection_solve_rate"] == pytest.approx(5 / 8)
+
+
+def test_a_group_is_learned_from_where_the_greedy_answer_was_wrong(loop):
+    """Problem 4 is right but at first, 5 at first alone; the first answer is the greedy one."""
+
+    def answer(prompt, index, seed):  # noqa: ARG001 - the script's arguments
+        place = loop.place[prompt.id]
+        right = place < 4 or (index > 0) == (place == 4)
+        return f"#### {loop.problems[place].answer}" if right else "#### no"
+
+    loop.script = answer
+    state = loop.run(producer="greedy_first", draw={"select": "greedy_failed"}, steps=1)
+    learned = loop.rollouts(state).filter("trained")
+    assert set(learned["problem_id"]) == {loop.problems[4].id}
+    assert len(learned) == 4
+    assert state.curve.metrics()["rl/selection_solve_rate"] == 0.75
+
+
+def test_one_problem_may_fill_a_step_each_copy_a_group_of_its_own(loop):
+    asked = []
+
+    def answer(prompt, index, seed):  # noqa: ARG001 - the script's arguments
+        asked.append((prompt.id, index))
+        return f"#### {loop.problems[4].answer}" if index % 2 else "#### no"
+
+    loop.script = answer
+    loop.stream_type = lambda *_, **__: ExamplesStream([4])
+    state = loop.run(draw={"sampler": "examples"}, steps=1)
+    rows = loop.rollouts(state)
+    assert len(set(asked)) == len(asked) == 24
+    assert set(rows["problem_id"]) == {loop.problems[4].id}
+    assert rows["group"].to_list() == [group for group in range(6) for _ in range(4)]
+    assert rows["episode"].n_unique() == 24
 
 
 def test_drawing_on_ends_where_no_problem_is_left(loop):

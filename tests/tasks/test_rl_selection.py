@@ -14,6 +14,7 @@ from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rl.replay import replay
 from posttrain.learning.rl.rollout import Rollout
 from posttrain.learning.rl.selections.base import Selection, selected
+from posttrain.learning.rl.selections.greedy_failed import GreedyFailed
 from posttrain.learning.rl.selections.resample_on_correct import ResampleOnCorrect
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -210,3 +211,12 @@ def test_groups_are_as_large_for_the_algorithm_as_what_is_learned_from():
             {"group_size": 2, "draw": {"select": "resample_on_correct"}, "algorithm": "rloo"},
             where="rl",
         )
+
+
+def test_a_problem_whose_greedy_answer_is_right_is_left_out():
+    for solved, places in ((1.0, []), (0.0, [0, 1])):
+        facts = (("greedy_solved", solved),)
+        group = [rollout(at, 1)._replace(facts=facts) for at in range(2)]
+        assert list(GreedyFailed().keep(group, Random(0))) == places
+    with pytest.raises(UserError, match="set rl.producer to greedy_first"):
+        kept(GreedyFailed(), [1, 0])

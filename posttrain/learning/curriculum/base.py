@@ -67,7 +67,8 @@ class ProblemStream:
             without: Problems that earlier rounds of the same step have drawn.
 
         Returns:
-            Indices of different problems, at most `count`; fewer where no more are left.
+            Indices of problems, at most `count`, different ones unless the part `REPEATS`; fewer
+            where no more are left.
 
         """
         raise NotImplementedError
@@ -139,6 +140,9 @@ class ProblemSampler(Part):
     """What its streams measure, with a description; in the curve as ``rl/curriculum_<name>``, which
     schedules and the rule for stopping may follow. What is measured and not declared ends the run.
     """
+
+    REPEATS: ClassVar[bool] = False
+    """True where it draws a problem several times in a step, each a group of its own."""
 
     @property
     def metrics(self) -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from posttrain.learning.curriculum.alp_gmm import AlpGmm
 from posttrain.learning.curriculum.band import Band
 from posttrain.learning.curriculum.bandit import CategoryBandit
 from posttrain.learning.curriculum.base import ProblemSampler
+from posttrain.learning.curriculum.examples import Examples
 from posttrain.learning.curriculum.replayed_levels import ReplayedLevels
 from posttrain.learning.curriculum.solve_rate import SolveRate
 from posttrain.learning.curriculum.transfer import Transfer
@@ -17,6 +18,7 @@ PROBLEM_SAMPLERS = Slot(
         "alp_gmm": AlpGmm,
         "band": Band,
         "bandit": CategoryBandit,
+        "examples": Examples,
         "replayed_levels": ReplayedLevels,
         "solve_rate": SolveRate,
         "transfer": Transfer,

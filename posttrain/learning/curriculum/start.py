@@ -237,7 +237,7 @@ def start_sampler(
 
     """
     problems = pool.problems
-    if len(problems) < count:
+    if len(problems) < count and not sampler.REPEATS:
         raise UserError(
             f"{pool.where}: there are {len(problems)} problems, but every step draws {count}"
             " different ones; lower problems_per_step or add problems"
@@ -278,13 +278,35 @@ def refuse_draw(
         UserError: There are too many or too few, one twice, or one that there is not.
 
     """
-    fresh = set(drawn) & set(range(known)) - set(without)
-    if len(fresh) != len(drawn) or len(drawn) > wanted or not (drawn or without):
+    fresh = set(drawn) & set(range(known)) - (set() if sampler.REPEATS else set(without))
+    twice = len(fresh) != len(drawn) and not (sampler.REPEATS and fresh.issuperset(drawn))
+    if twice or len(drawn) > wanted or not (drawn or without):
         raise UserError(
             f"rl: {name_of(sampler)}: `draw` was asked for {wanted} problems and gave"
             f" {list(drawn)}; let it give one to so many different numbers below {known}, none"
             " of which it gave in this step before"
         )
+
+
+def told_apart(
+    prompts: Sequence[Prompt], chosen: Sequence[int], without: Sequence[int]
+) -> list[Prompt]:
+    """Give the second prompt of a problem in a step an id of its own, and the third.
+
+    Args:
+        prompts: Of the problems that were chosen.
+        chosen: Their places.
+        without: Places of the problems that the step has drawn before.
+
+    Returns:
+        The same prompts, no two of the step with one id.
+
+    """
+    had, found = Counter(without), []
+    for prompt, place in zip(prompts, chosen, strict=True):
+        copies, had[place] = had[place], had[place] + 1
+        found.append(replace(prompt, id=f"{prompt.id}@{copies}") if copies else prompt)
+    return found
 
 
 def _share_sources(

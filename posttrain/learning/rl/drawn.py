@@ -51,7 +51,7 @@ def as_groups(
         _check_drawn(sample.prompt_id, len(sample.token_ids), sample.logprobs)
     rollouts = [
         Rollout(
-            problem_id=sample.prompt_id,
+            problem_id=problems[index // size].id,
             source=problems[index // size].source,
             group=first + index // size,
             episode=f"{sample.prompt_id}/{index % size}",

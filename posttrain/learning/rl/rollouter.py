@@ -10,7 +10,12 @@ from posttrain.learning.curriculum.base import (
     ProblemPool,
     ProblemStream,
 )
-from posttrain.learning.curriculum.start import refuse_draw, start_sampler, with_room
+from posttrain.learning.curriculum.start import (
+    refuse_draw,
+    start_sampler,
+    told_apart,
+    with_room,
+)
 from posttrain.learning.rl.batch import informative_groups
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation, numbers_of_the_draw
@@ -158,6 +163,7 @@ class Rollouter:
             prompts = [self.prompts[each] for each in chosen]
         else:
             prompts = self.instructed.put_before(problems, step=step)
+        prompts = told_apart(prompts, chosen, without)
         at = SamplingRound(step, params, first_group, version)
         return Draft(config, chosen, problems, prompts, at, carried)
 
@@ -191,8 +197,9 @@ class Rollouter:
             self.instructed.observe(groups, step=step)
 
     def _rewarded(self, draft: Draft, made: Sequence[Group]) -> list[Group]:
-        asked = {*draft.carried, *(problem.id for problem in draft.problems)}
-        due = asked - set(self.production.at_work_on)
+        at_work = set(self.production.at_work_on)
+        asked = [*draft.carried, *(problem.id for problem in draft.problems)]
+        due = [each for each in asked if each not in at_work]
         refuse_produced(draft.config.producer, made, due=due)
         problems = [self.problems[self.places[group[0].problem_id]] for group in made]
         return self.bench.rewarder.rewarded(made, problems, step=draft.at.step)
@@ -248,7 +255,8 @@ def start_rollouter(
         It, before it has drawn anything.
 
     Raises:
-        UserError: The problem sampler cannot begin from this pool.
+        UserError: The problem sampler cannot begin from this pool, or draws what the producer
+            cannot make.
 
     """
     room, draw = bench.engine.context_length, config.draw
@@ -260,7 +268,8 @@ def start_rollouter(
         sources=draw.sources,
         most_of_one_answer=draw.most_of_one_answer,
     )
-    problems, production = problems_of(pool.problems), start_producer(config.producer, bench)
+    problems = problems_of(pool.problems)
+    production = start_producer(config.producer, bench, sampler=draw.sampler)
     instructed = None
     if draw.instructions is not None:
         instructed = start_instructed(

@@ -55,7 +55,12 @@ SAMPLERS = {
 }
 
 
-@pytest.mark.parametrize("kind", PROBLEM_SAMPLERS.parts)
+def test_every_sampler_is_looked_at():
+    repeating = {kind for kind, part in PROBLEM_SAMPLERS.parts.items() if part.REPEATS}
+    assert {*SAMPLERS} | repeating == {*PROBLEM_SAMPLERS.parts}
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
 def test_every_sampler_draws_different_problems_and_goes_on_from_its_state(kind):
     """Eight steps at once, and six with the state handed over before two more."""
     pool = pool_of(sources=("sums", "sorting"), solved=[8, 6, 1, 1])

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from posttrain.data.schemas import Problem
+    from posttrain.learning.curriculum.base import ProblemSampler
     from posttrain.learning.episodes.environments.base import Environment
     from posttrain.learning.episodes.players.base import PlayBench
     from posttrain.learning.models.load import Policy
@@ -120,6 +121,10 @@ class Producer(Part):
     """True where its numbers may be schedules: what it starts learns those of each step by
     `Production.use`, and it derives from `Schedulable` too."""
 
+    REPEATS: ClassVar[bool] = False
+    """True where it can make several groups of one problem in a round, told apart by their
+    prompts' ids."""
+
     @property
     def carried(self) -> int:
         """Most steps over which a rollout is carried that is not done; 0 where none is."""
@@ -148,17 +153,28 @@ class Producer(Part):
         raise NotImplementedError
 
 
-def start_producer(producer: Producer, bench: Workbench) -> Production:
+def start_producer(
+    producer: Producer, bench: Workbench, *, sampler: "ProblemSampler | None" = None
+) -> Production:
     """Start a producer, and check what it starts.
 
     Args:
         producer: The part.
         bench: What it works with.
+        sampler: What chooses its problems; None where that was looked at before.
 
     Returns:
         What makes the rollouts.
 
+    Raises:
+        UserError: The sampler draws a problem several times in a step, and it cannot make that.
+
     """
+    if sampler is not None and sampler.REPEATS and not producer.REPEATS:
+        raise UserError(
+            f"rl: {name_of(sampler)} draws a problem several times in a step, and"
+            f" {name_of(producer)} makes one group of each; set rl.producer to plain"
+        )
     return started(producer, producer.start(bench), Production, where="rl")
 
 
@@ -168,7 +184,8 @@ def refuse_produced(producer: Producer, made: "Sequence[Group]", *, due: Collect
     Args:
         producer: Who made them.
         made: The groups.
-        due: Ids of the problems that it was asked for, but of those that it is still at work on.
+        due: Ids of the problems that it was asked for, but of those that it is still at work on;
+            one as often as groups of it were asked for.
 
     Raises:
         UserError: There are more or fewer groups, an empty one, or one of another problem.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from posttrain.learning.episodes.environments.single import Single
 from posttrain.learning.rl.producers.base import Producer, Production, SamplingRound, Workbench
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 class Plain(Producer):
     """Sample a group of answers to every problem, each by the policy alone."""
+
+    REPEATS: ClassVar[bool] = True
 
     kind: Literal["plain"] = "plain"
 

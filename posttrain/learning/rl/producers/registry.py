@@ -2,6 +2,7 @@
 
 from posttrain.learning.rl.producers.base import Producer
 from posttrain.learning.rl.producers.episodes import Episodes
+from posttrain.learning.rl.producers.greedy_first import GreedyFirst
 from posttrain.learning.rl.producers.partial import Partial
 from posttrain.learning.rl.producers.plain import Plain
 from posttrain.stage.slots import Slot
@@ -9,6 +10,6 @@ from posttrain.stage.slots import Slot
 PRODUCERS = Slot(
     "producer",
     Producer,
-    {"plain": Plain, "episodes": Episodes, "partial": Partial},
+    {"plain": Plain, "episodes": Episodes, "partial": Partial, "greedy_first": GreedyFirst},
     one_of=("start",),
 )

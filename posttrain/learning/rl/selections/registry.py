@@ -3,6 +3,7 @@
 from posttrain.learning.rl.selections.base import Selection
 from posttrain.learning.rl.selections.clean_calls import CleanCalls
 from posttrain.learning.rl.selections.every import Every
+from posttrain.learning.rl.selections.greedy_failed import GreedyFailed
 from posttrain.learning.rl.selections.resample_on_correct import ResampleOnCorrect
 from posttrain.learning.rl.selections.solved_band import SolvedBand
 from posttrain.stage.slots import Slot
@@ -13,6 +14,7 @@ SELECTIONS = Slot(
     {
         "every": Every,
         "clean_calls": CleanCalls,
+        "greedy_failed": GreedyFailed,
         "resample_on_correct": ResampleOnCorrect,
         "solved_band": SolvedBand,
     },
