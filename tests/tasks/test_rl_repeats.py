@@ -31,6 +31,7 @@ def test_the_examples_nearest_a_half_fill_every_step():
     three = start_sampler(Examples(number=3), pool, count=8)
     assert three.draw(4, seed=0, step=0) == [2, 1, 4, 2]
     assert three.draw(2, seed=0, step=0, without=[2, 1, 4, 2]) == [1, 4]
+    assert three.draw(4, seed=0, step=1) == [1, 4, 2, 1]
     with pytest.raises(UserError, match="5 problems were probed, and rl.draw.sampler takes 6"):
         start_sampler(Examples(number=6), pool, count=8)
 
@@ -40,7 +41,7 @@ def test_only_a_sampler_that_says_so_may_draw_a_problem_twice():
     with pytest.raises(UserError, match="to so many different numbers below 3"):
         refuse_draw(Uniform(), [1, 1, 2], 3, known=3, without=[])
     for drawn in ([3, 3], [1] * 4, []):
-        with pytest.raises(UserError, match="problem_sampler.examples: `draw`"):
+        with pytest.raises(UserError, match="examples: `draw`"):
             refuse_draw(Examples(), drawn, 3, known=3, without=[])
 
 
@@ -52,5 +53,7 @@ def test_each_copy_of_a_prompt_has_an_id_of_its_own():
 
 
 def test_a_producer_that_cannot_tell_copies_apart_is_refused():
-    with pytest.raises(UserError, match=r"producer\.episodes makes one group of each; set rl\.pro"):
+    with pytest.raises(
+        UserError, match="episodes makes one group of each; set rl.producer to plain"
+    ):
         start_producer(Episodes(), bench=None, sampler=Examples())

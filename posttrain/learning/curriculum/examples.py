@@ -10,7 +10,7 @@ from posttrain.stage.errors import UserError
 
 
 class Examples(ProblemSampler):
-    """Draw the same few problems in every step, each several times.
+    """Draw the same few problems in turn, as often as it takes to fill every step.
 
     They are those whose probed solve rate lies nearest a half, where the variance of the reward is
     greatest; of equals the first of the table. Each copy of a problem is a group of its own.
@@ -62,8 +62,9 @@ class ExamplesStream(ProblemStream):
         count: int,
         *,
         seed: int,  # noqa: ARG002 - no chance is in it
-        step: int,  # noqa: ARG002
+        step: int,
         without: Collection[int] = (),
     ) -> Sequence[int]:
-        """Take them in turn, from where the earlier rounds ended; see `ProblemStream.draw`."""
-        return [self.places[(len(without) + k) % len(self.places)] for k in range(count)]
+        """Take them in turn, from where the step before ended; see `ProblemStream.draw`."""
+        first = step * (len(without) + count) + len(without)
+        return [self.places[(first + k) % len(self.places)] for k in range(count)]
