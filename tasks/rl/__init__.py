@@ -52,6 +52,9 @@ def _refuse(stage: Stage, dag: Dag) -> None:
     if instructor is not None:
         refuse_unserved_ports(stage, "draw.instructions", instructor.players_asked, {})
         players |= instructor.players_asked
+    addition = config.draw.additions
+    asked = {port: str(addition.kind) for port in addition.ports()} if addition is not None else {}
+    refuse_unserved_ports(stage, "draw.additions", asked, {"solutions": "curate.traces"})
     rehearsed = {f"rehearsals.{name}": name for name in config.updates.rehearsals}
     refuse_unserved_ports(stage, "updates.rehearsals", rehearsed, {"rehearsals": "probe.samples"})
     refuse_unserved_ports(stage, "producer.roles", players, {"players": "sft.policy"})
@@ -109,6 +112,11 @@ TASK = Task(
             ArtifactKind.COMPLETIONS,
             "answers that rehearsals learn from, by the name of the rehearsal",
             many=True,
+            optional=True,
+        ),
+        "solutions": Port(
+            ArtifactKind.COMPLETIONS,
+            "answers of others that join the groups of their problems, for draw.additions",
             optional=True,
         ),
         "verdicts": Port(

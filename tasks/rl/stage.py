@@ -56,7 +56,7 @@ def run(
         verifiers=inputs.get("verifiers"),
     )
     with open_tools(config.engine, config.reward, policy, learner, context, inputs=inputs) as tools:
-        state = start_state(config, pool, learner, *tools, context)
+        state = start_state(config, pool, learner, *tools, context, inputs=inputs)
         train(state, context=context, checkpointer=checkpointer)
 
     learner.finish()

@@ -43,6 +43,8 @@ STAGES = {
     "guidance": {"probe_told"},
     "producer": {"rl"},
     "selection": {"rl"},
+    "addition": {"rl"},
+    "foreign_loss": {"rl"},
     "reference": {"rl"},
     "rehearsal": {"rl"},
     "balance": {"rl"},

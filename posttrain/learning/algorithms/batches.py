@@ -45,6 +45,8 @@ class RolloutBatch:
     """Of each turn at its tokens, by values that are learned from stored episodes."""
     rewards_BC: "Tensor | None" = None
     """Scores of the components whose advantages are taken apart; for a reward that asks for it."""
+    foreign_B: "Tensor | None" = None
+    """True for rollouts that others than the policy wrote; none where it drew them all."""
     weights_C: "Tensor | None" = None
     """Weight of each of these advantages in their sum."""
     token_rewards_BT: "Tensor | None" = None
@@ -95,6 +97,9 @@ class PolicyBatch:
     """Mean over the vocabulary of the log-ratio to the policy before the step, without gradient."""
     weights_BT: "Tensor | None" = None
     """Token weights that were fixed before the first update."""
+    foreign_B: "Tensor | None" = None
+    """True for rollouts that others than the policy wrote; none where it drew them all. Of these
+    `sampled_logprobs_BT` are those of the policy before the step's first update."""
     group_B: "Tensor | None" = None
     """Equal ids are rollouts of one problem; with need `group_statistics` or `whole_groups`."""
     group_mean_B: "Tensor | None" = None

@@ -12,6 +12,8 @@ from pydantic import Field, model_validator
 from posttrain.learning.algorithms.advantages.base import Advantage
 from posttrain.learning.algorithms.advantages.group import GroupAdvantage
 from posttrain.learning.algorithms.advantages.registry import ADVANTAGES
+from posttrain.learning.algorithms.foreign_losses.base import ForeignLoss
+from posttrain.learning.algorithms.foreign_losses.registry import FOREIGN_LOSSES
 from posttrain.learning.algorithms.part import AlgorithmFacts, AlgorithmPart, named_parts
 from posttrain.learning.algorithms.regularizers.base import Regularizer
 from posttrain.learning.algorithms.regularizers.registry import REGULARIZERS
@@ -166,6 +168,9 @@ class Algorithm(StageConfig):
         named_parts(REGULARIZERS),
     ] = {}
     """What is added to rewards, advantages or loss, by name; such as `kl` and `entropy`."""
+    foreign: Annotated[ForeignLoss, InSlot(FOREIGN_LOSSES)] | None = None
+    """How tokens enter the loss that others than the policy wrote, in the surrogate's place; for
+    what `draw.additions` lets join a group."""
     critic: CriticConfig | None = None
     """Loss of the critic; none where no critic is trained."""
     overlong: OverlongConfig | None = None
@@ -215,6 +220,7 @@ class Algorithm(StageConfig):
         texts = [now.advantage.describe(), now.surrogate.describe(), now.aggregation.kind]
         if now.old_policy != "engine":
             texts.append(f"old {now.old_policy}")
+        texts += [now.foreign.describe()] if now.foreign is not None else []
         texts += [each.describe() for each in now.token_weights.values()]
         texts += [each.describe() for each in now.regularizers.values()]
         texts += ["critic"] * (now.critic is not None)
@@ -249,6 +255,8 @@ class Algorithm(StageConfig):
     def _parts(self) -> Iterator[tuple[str, AlgorithmPart]]:
         yield "advantage", self.advantage
         yield "surrogate", self.surrogate
+        if self.foreign is not None:
+            yield "foreign", self.foreign
         sections: dict[str, dict[str, Any]] = {
             "token_weights": self.token_weights,
             "regularizers": self.regularizers,

@@ -25,7 +25,6 @@ from posttrain.learning.algorithms.config import Algorithm, OverlongConfig, over
 from posttrain.learning.algorithms.part import AlgorithmPart
 from posttrain.learning.algorithms.part_outputs import PartOutputs, refusal, refuse_shape
 from posttrain.learning.algorithms.regularizers.base import BatchShare
-from posttrain.learning.algorithms.surrogates.base import Surrogate
 from posttrain.learning.maths.correction import log_linear_proximal
 from posttrain.learning.maths.ratios import log_ratio, ratio_metrics
 from posttrain.learning.maths.reduce import (
@@ -183,7 +182,7 @@ def policy_objective(
             bonus_BT = _given(each, "advantage_bonus", bonus_BT, mask_BT, outputs, shared=True)
             advantages_BT = advantages_BT + bonus_BT
     paid = replace(batch, advantages_BT=advantages_BT)
-    token_loss = _token_loss(algorithm.surrogate, logprobs_BT, log_ratio_BT, paid, outputs)
+    token_loss = _token_loss(algorithm, logprobs_BT, log_ratio_BT, paid, outputs)
     share = BatchShare(mask_BT, algorithm.aggregation.kind, denominator)
     weights_BT = _weights(algorithm, logprobs_BT, old_BT, batch, outputs)
     loss, metrics = policy_loss(token_loss, share, weights_BT)
@@ -241,17 +240,24 @@ def _old_logprobs(algorithm: Algorithm, logprobs_BT: Tensor, batch: PolicyBatch)
 
 
 def _token_loss(
-    surrogate: Surrogate,
+    algorithm: Algorithm,
     logprobs_BT: Tensor,
     log_ratio_BT: Tensor,
     batch: PolicyBatch,
     outputs: PartOutputs,
 ) -> TokenLoss:
+    """The surrogate's loss at the policy's own tokens, and the foreign one's at those of others."""
+    surrogate, foreign, mask_BT = algorithm.surrogate, algorithm.foreign, batch.mask_BT
     found = surrogate.token_loss(logprobs_BT, log_ratio_BT, batch)
     wanted = "the loss of each token, and where it was clipped"
     tensors = _pair(surrogate, "token_loss", found, wanted)
-    mask_BT = batch.mask_BT
-    return TokenLoss(*(_given(surrogate, "token_loss", each, mask_BT, outputs) for each in tensors))
+    own = TokenLoss(*(_given(surrogate, "token_loss", each, mask_BT, outputs) for each in tensors))
+    if foreign is None or batch.foreign_B is None:
+        return own
+    loss_BT = foreign.token_loss(logprobs_BT, batch.sampled_logprobs_BT, batch.advantages_BT)
+    loss_BT = _given(foreign, "token_loss", loss_BT, mask_BT, outputs)
+    others_B1 = batch.foreign_B.unsqueeze(-1)
+    return TokenLoss(torch.where(others_B1, loss_BT, own.loss_BT), own.clipped_BT & ~others_B1)
 
 
 def _weights(

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
-from statistics import fmean, pstdev
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +14,7 @@ from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
 from posttrain.learning.algorithms.objective import informative
 from posttrain.learning.rewards.config import REWARD
 from posttrain.learning.rl.failures import errors_of_rl
+from posttrain.learning.rl.foreign import foreign_of
 from posttrain.learning.rl.rollout import Group, Rollout, wholes
 
 TokenValues = tuple[float, ...]
@@ -55,6 +55,8 @@ class TrainSample:
     """Population deviation of the rewards of the whole group."""
     versions: tuple[int, ...] = ()
     """Step whose policy drew each drawn token; none where one policy drew them all."""
+    foreign: bool = False
+    """True where others than the policy wrote it."""
 
     @property
     def num_tokens(self) -> int:
@@ -72,6 +74,7 @@ class TrainSample:
             advantages=(0.0,),
             group=rollout.group,
             versions=rollout.token_versions,
+            foreign=rollout.foreign,
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -165,6 +168,7 @@ def collate(
         group_B=torch.tensor([sample.group for sample in samples], device=device),
         group_mean_B=numbers([sample.group_mean for sample in samples]),
         group_deviation_B=numbers([sample.group_deviation for sample in samples]),
+        foreign_B=foreign_of(samples, device=device),
     )
 
 
@@ -271,6 +275,7 @@ def rollout_batch(
         mask_BT=mask_BT,
         truncated_B=torch.tensor([rollout.truncated for rollout in rollouts]),
         scored_B=None if all(scored) else torch.tensor(scored),
+        foreign_B=foreign_of(rollouts),
         **given,
     )
 
@@ -332,19 +337,6 @@ def with_advantages(
         return rollout._replace(advantages=() if sample is None else sample.advantages)
 
     return [[credited(rollout) for rollout in group] for group in groups]
-
-
-def reward_statistics(rollouts: Sequence[Rollout]) -> dict[str, list[float]]:
-    """Mean and deviation of the rewards of those that each rollout is compared with, as columns."""
-    rewards: dict[tuple[int, str], list[float]] = {}
-    for each in rollouts:
-        known = rewards.setdefault((each.group, each.peers), [])
-        known += [] if each.reward is None else [each.reward]
-    found = [rewards[each.group, each.peers] or [0.0] for each in rollouts]
-    return {
-        "group_mean": [fmean(each) for each in found],
-        "group_deviation": [pstdev(each) for each in found],
-    }
 
 
 def _turns(

@@ -19,6 +19,7 @@ from posttrain.learning.rl.config_checks import (
     refuse_one_name_twice,
     refuse_other_critics,
     refuse_other_learners,
+    refuse_unweighed,
 )
 from posttrain.learning.rl.draw_config import PLAIN, DrawConfig, ProducerConfig
 from posttrain.learning.rl.metrics import (
@@ -192,6 +193,7 @@ class RlConfig(Schedulable):
                 " reference is asked; add algorithm.regularizers.kl, or leave reference out"
             )
         refuse_other_critics(self.algorithm, self.critic)
+        refuse_unweighed(self.algorithm, self.draw.additions)
         refuse_carried_instructions(self.producer, self.draw.instructions)
         refuse_one_name_twice(self._of_parts())
         self._check_metrics()

@@ -6,6 +6,7 @@ from posttrain.learning.algorithms.check import check, check_on_policy
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.part import NEEDS
 from posttrain.learning.rewards.config import RewardStack
+from posttrain.learning.rl.additions.base import Addition
 from posttrain.learning.rl.instructors.base import Instructor
 from posttrain.learning.rl.metrics import METRICS, TRACKER_ONLY, PartMetric
 from posttrain.learning.rl.model_config import ValueModelConfig
@@ -126,6 +127,24 @@ def refuse_other_critics(algorithm: Algorithm, critic: ValueModelConfig) -> None
         )
     if "rewards_reference" in algorithm.needs:
         raise ValueError(f"{told} a regularizer pays in them; set its place to loss")
+
+
+def refuse_unweighed(algorithm: Algorithm, addition: Addition | None) -> None:
+    """Refuse what others wrote where nothing says how it enters the loss.
+
+    Args:
+        algorithm: Of the run.
+        addition: What lets answers of others join groups; None where nothing does.
+
+    Raises:
+        ValueError: With the remedy.
+
+    """
+    if addition is not None and algorithm.foreign is None:
+        raise ValueError(
+            f"draw.additions {addition.kind} lets answers join that the policy has not drawn, and"
+            " nothing says how these enter the loss; set algorithm.foreign, such as to shaped"
+        )
 
 
 def check_ahead(ahead: int, *, staleness: int, max_rounds: int) -> None:

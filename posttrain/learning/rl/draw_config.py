@@ -7,6 +7,8 @@ from pydantic import Field, model_validator
 from posttrain.learning.curriculum.base import ProblemSampler
 from posttrain.learning.curriculum.registry import PROBLEM_SAMPLERS
 from posttrain.learning.curriculum.uniform import Uniform
+from posttrain.learning.rl.additions.base import Addition
+from posttrain.learning.rl.additions.registry import ADDITIONS
 from posttrain.learning.rl.instructors.base import Instructor
 from posttrain.learning.rl.instructors.registry import INSTRUCTORS
 from posttrain.learning.rl.producers.base import Producer
@@ -46,6 +48,9 @@ class DrawConfig(StageConfig):
     select: Annotated[Selection, InSlot(SELECTIONS)] = Every()
     """Which rollouts of such a group are learned from: `every`, or a mapping with a kind. The
     others are stored too, and statistics of the group are without them."""
+
+    additions: Annotated[Addition, InSlot(ADDITIONS)] | None = None
+    """What joins a group that is learned from, such as `traces` of others; none for nothing."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

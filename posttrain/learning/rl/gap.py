@@ -8,7 +8,7 @@ from torch import Tensor
 from posttrain.learning.maths.reduce import masked_mean
 from posttrain.learning.rl.batch import TrainSample
 from posttrain.learning.rl.passes import ModelPasses
-from posttrain.learning.rl.rollout import Group
+from posttrain.learning.rl.rollout import Group, own
 from posttrain.stage.errors import UserError
 
 
@@ -24,7 +24,7 @@ def engine_gap(passes: ModelPasses, groups: Sequence[Group]) -> dict[str, float]
         Distances over its drawn tokens, in nats; 0 where nothing was drawn at all.
 
     """
-    drawn = [[rollout for rollout in group if rollout.num_drawn] for group in groups]
+    drawn = [[rollout for rollout in group if rollout.num_drawn] for group in own(groups)]
     newest = max((max(r.versions) for group in drawn for r in group), default=0)
     held = ([rollout for rollout in group if newest in rollout.versions] for group in drawn)
     rollouts = next(filter(None, held), [])

@@ -23,12 +23,12 @@ from posttrain.learning.rl.batch import (
     TrainSample,
     collate,
     lengths_and_groups,
-    reward_statistics,
     rollout_batch,
     rows_of,
 )
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.failures import errors_of_rl, naming_culprit, refuse_infinite
+from posttrain.learning.rl.foreign import with_foreign_logprobs
 from posttrain.learning.rl.gap import engine_gap, refuse_gap, token_gap
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.rehearsing import Rehearsing
@@ -38,6 +38,7 @@ from posttrain.learning.rl.rollout import (
     by_row,
     of_wholes,
     places_of_wholes,
+    reward_statistics,
 )
 from posttrain.learning.training.failed_batch import keep_for_replay
 from posttrain.learning.training.prepare import Trainable
@@ -324,7 +325,10 @@ def training_samples(
     rollouts = [rollout for group in groups for rollout in group]
     if not rollouts:
         return []
-    bare = [TrainSample.bare(rollout) for rollout in rollouts]
+    bare = with_foreign_logprobs(
+        [TrainSample.bare(each) for each in rollouts],
+        lambda samples: passes.rows(samples, passes.present_logprobs),
+    )
     columns: dict[str, list[TokenValues]] = {}
     if passes.critic is not None:
         columns["values"] = passes.rows(bare, passes.present_values)

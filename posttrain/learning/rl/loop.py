@@ -18,6 +18,7 @@ from posttrain.learning.rl.metrics import (
     describe,
     of_selection,
 )
+from posttrain.learning.rl.rollout import own
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.store import RolloutStore
 from posttrain.learning.training.generators import seed_torch
@@ -240,11 +241,12 @@ def measure(
         Figures of the rollouts, and the mean of every metric over the updates that measured it.
 
     """
+    groups = own(generation.groups)
     informative = informative_groups(
-        generation.groups, config.algorithm_at_work.advantage, by=config.reward.filter
+        groups, config.algorithm_at_work.advantage, by=config.reward.filter
     )
     ages = [generation.step - r.policy_version for g in generation.groups for r in g if r.trained]
-    found = describe(generation.groups, informative=informative) | generation.facts
+    found = describe(groups, informative=informative) | generation.facts
     found |= of_selection(config.draw.select, generation.groups)
     if ages:
         found["staleness"] = sum(ages) / len(ages)

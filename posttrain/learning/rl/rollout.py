@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
+from statistics import fmean, pstdev
 from typing import Any, NamedTuple, TypeVar
 
 from posttrain.learning.curriculum.base import GroupResult
@@ -74,6 +75,11 @@ class Rollout(NamedTuple):
         return len(self.logprobs)
 
     @property
+    def foreign(self) -> bool:
+        """True where others than the policy wrote it, as an answer to what it was asked."""
+        return self.origin != POLICY
+
+    @property
     def drawn(self) -> list[bool]:
         """True at the drawn ones of all tokens, ``[T]``."""
         return [span.drawn for span in self.spans for _ in range(span.begin, span.end)]
@@ -136,6 +142,12 @@ def grouped(rollouts: Sequence[Rollout]) -> list[Group]:
         else:
             groups.append([rollout])
     return groups
+
+
+def own(groups: Sequence[Group]) -> list[Group]:
+    """Return the groups with what the policy drew in them alone; a group without any is gone."""
+    kept = [[rollout for rollout in group if not rollout.foreign] for group in groups]
+    return [group for group in kept if group]
 
 
 def marked(group: Group, *, trained: bool) -> Group:
@@ -243,7 +255,7 @@ def result_of(group: Group, problem: int) -> GroupResult:
         What a problem sampler sees of it.
 
     """
-    attempts = [whole for whole in wholes(group) if whole.role == POLICY]
+    attempts = [whole for whole in wholes(group) if whole.role == POLICY and not whole.foreign]
     return GroupResult(
         problem=problem,
         rewards=tuple(rollout.reward for rollout in attempts),
@@ -340,6 +352,19 @@ def by_row(
         for at, part in zip(each, parts, strict=True):
             found[at] = part
     return found
+
+
+def reward_statistics(rollouts: Sequence[Rollout]) -> dict[str, list[float]]:
+    """Mean and deviation of the rewards of those that each rollout is compared with, as columns."""
+    rewards: dict[tuple[int, str], list[float]] = {}
+    for each in rollouts:
+        known = rewards.setdefault((each.group, each.peers), [])
+        known += [] if each.reward is None else [each.reward]
+    found = [rewards[each.group, each.peers] or [0.0] for each in rollouts]
+    return {
+        "group_mean": [fmean(each) for each in found],
+        "group_deviation": [pstdev(each) for each in found],
+    }
 
 
 def _chained(parts: "Iterator[Sequence[T]] | map[Sequence[T]]") -> tuple[T, ...]:

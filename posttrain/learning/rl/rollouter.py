@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.curriculum.base import (
@@ -16,10 +17,12 @@ from posttrain.learning.curriculum.start import (
     told_apart,
     with_room,
 )
+from posttrain.learning.rl.additions.base import AdditionBench
 from posttrain.learning.rl.batch import informative_groups
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation, numbers_of_the_draw
 from posttrain.learning.rl.instructed import Instructed, start_instructed
+from posttrain.learning.rl.joined import Joined, start_joined
 from posttrain.learning.rl.producers.base import (
     Production,
     SamplingRound,
@@ -67,6 +70,8 @@ class Rollouter:
     """Seed of the run."""
     instructed: Instructed | None = None
     """What stands before the problems, where the recipe has something stand there."""
+    joined: Joined | None = None
+    """What joins groups, where the recipe lets anything join them."""
 
     @cached_property
     def places(self) -> Mapping[str, int]:
@@ -111,7 +116,7 @@ class Rollouter:
             groups += self._rewarded(draft, made)
             rounds += 1
             wanted = self._num_missing(groups, config, step=step)
-        return self._selected(groups, config, step=step, rounds=rounds)
+        return self._selected(groups, config, step=step, version=version, rounds=rounds)
 
     def draft(
         self,
@@ -181,7 +186,8 @@ class Rollouter:
         config = draft.config
         self.bench.rewarder.use(config.reward, max_tokens=config.longest)
         groups = self._rewarded(draft, made)
-        return self._selected(groups, config, step=draft.at.step, rounds=1)
+        at = draft.at
+        return self._selected(groups, config, step=at.step, version=at.version, rounds=1)
 
     def observe(self, groups: Sequence[Group], *, step: int) -> None:
         """Let the stream of problems, and the instructions, know what became of a step.
@@ -205,11 +211,26 @@ class Rollouter:
         return self.bench.rewarder.rewarded(made, problems, step=draft.at.step)
 
     def _selected(
-        self, groups: Sequence[Group], config: RlConfig, *, step: int, rounds: int
+        self, groups: Sequence[Group], config: RlConfig, *, step: int, version: int, rounds: int
     ) -> Generation:
         facts = {"rounds": float(rounds), **self.bench.rewarder.measured()}
         marked_groups = self._select(groups, config, step=step)
+        if self.joined is not None:
+            problems = [self.problems[self.places[group[0].problem_id]] for group in groups]
+            at = self._round_of_additions(config, step=step, version=version)
+            marked_groups, measured = self.joined.joined(marked_groups, problems, at)
+            facts |= measured
         return Generation(step, marked_groups, facts, numbers_of_the_draw(config))
+
+    def _round_of_additions(self, config: RlConfig, *, step: int, version: int) -> SamplingRound:
+        assert config.limit is not None
+        params = SamplingParams(
+            max_tokens=config.limit,
+            temperature=config.temperature,
+            num_samples=1,
+            seed=purpose_seed(self.seed, "additions", step),
+        )
+        return SamplingRound(step, params, 0, version)
 
     def _num_missing(self, groups: Sequence[Group], config: RlConfig, *, step: int) -> int:
         """Problems to draw so that, at the yield so far, enough groups will teach something."""
@@ -240,7 +261,13 @@ class Rollouter:
 
 
 def start_rollouter(
-    config: RlConfig, pool: ProblemPool, bench: Workbench, context: StageContext, *, count: int
+    config: RlConfig,
+    pool: ProblemPool,
+    bench: Workbench,
+    context: StageContext,
+    *,
+    count: int,
+    inputs: Mapping[str, Path] | None = None,
 ) -> Rollouter:
     """Start what makes the generations of a run.
 
@@ -250,6 +277,7 @@ def start_rollouter(
         bench: What draws from the policy, and what rewards.
         context: Seed and channels of the stage.
         count: Most problems of a step.
+        inputs: Of the stage by port; what joins groups asks some of them.
 
     Returns:
         It, before it has drawn anything.
@@ -275,7 +303,11 @@ def start_rollouter(
         instructed = start_instructed(
             draw.instructions, problems, prompts, bench, production, seed=context.seed
         )
-    return Rollouter(problems, prompts, stream, bench, production, context.seed, instructed)
+    joined = None
+    if draw.additions is not None:
+        with_inputs = AdditionBench(bench, inputs or {})
+        joined = start_joined(draw.additions, with_inputs, room=room)
+    return Rollouter(problems, prompts, stream, bench, production, context.seed, instructed, joined)
 
 
 def _have_signal(groups: Sequence[Group], config: RlConfig) -> list[bool]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from posttrain.learning.curriculum.base import ProblemPool
 from posttrain.learning.models.checkpoint import Checkpointer
@@ -109,6 +110,8 @@ def start_state(
     bench: Workbench,
     ahead: Ahead | None,
     context: StageContext,
+    *,
+    inputs: Mapping[str, Path] | None = None,
 ) -> RlState:
     """Put a run together, as it is before its first step.
 
@@ -119,6 +122,7 @@ def start_state(
         bench: What draws from the policy, and what rewards.
         ahead: Other processes that make rollouts while the learner works; None leaves it to it.
         context: Seed, scratch folder and channels of the stage.
+        inputs: Of the stage by port; parts that draw ask some of them.
 
     Returns:
         Everything of the run that has a state.
@@ -130,7 +134,7 @@ def start_state(
     return RlState(
         schedules=NumberSchedules(config),
         rollouter=start_rollouter(
-            config, pool, bench, context, count=_most(config.problems_per_step)
+            config, pool, bench, context, count=_most(config.problems_per_step), inputs=inputs
         ),
         learner=learner,
         curve=Curve(context),

@@ -34,6 +34,8 @@ def correlated_proxies(rows: FormulaRollouts) -> Tensor:
     paid = [reward - 0.2 * each for reward, each in zip(rows.reward, price, strict=True)]
     a = rows.against_others(paid)
     return torch.stack([-a[i] * rows.log_p[i].sum() for i in rows.chosen]).mean()
+
+
 def alignment_ceiling(rows: FormulaRollouts) -> Tensor:
     """Centered scores, the clip at 0.8 and 1.28 over tokens, and a divergence that is measured."""
     a = rows.centered()

@@ -1,8 +1,9 @@
 """The losses of methods in this folder by their papers, apart from the product's own."""
 
+import torch
 from torch import Tensor
 
-from posttrain.methods.formula import FormulaRollouts, clipped_gain
+from posttrain.methods.formula import FormulaRollouts, clipped_gain, mean
 from posttrain.methods.pg.formulas import dr_grpo
 
 
@@ -28,3 +29,34 @@ def kdrl(rows: FormulaRollouts) -> Tensor:
         return -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2) + weight * apart.square() / 2
 
     return rows.over_tokens(loss)
+
+
+def rl_plus(rows: FormulaRollouts) -> Tensor:
+    """RL-PLUS: against the policy's own rewards, and demonstrations by multiple importance."""
+    foreign = [row["origin"] != "policy" for row in rows.stored]
+
+    def own(i: int) -> list[float]:
+        return [rows.reward[other] for other in rows.members(i) if not foreign[other]]
+
+    def loss(i: int) -> Tensor:
+        a = rows.reward[i] - mean(own(i))
+        if not foreign[i]:
+            return -clipped_gain(rows.ratio(i), a, 0.2, 0.2)
+        p, old = rows.log_p[i].exp(), rows.log_old[i].exp()
+        return -a * (1 - p.detach()) ** 0.5 * 2 * p / (old + 0.5 * (old + 1))
+
+    return torch.stack([loss(i).sum() for i in rows.chosen]).mean() / rows.limit
+
+
+def ampo(rows: FormulaRollouts) -> Tensor:
+    """AMPO: the dual clip at 10, and traces by p / (p + 0.1)."""
+    a = rows.centered()
+
+    def loss(i: int) -> Tensor:
+        if rows.stored[i]["origin"] != "policy":
+            p = rows.log_p[i].exp()
+            return -a[i] * p / (p + 0.1)
+        plain = -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2)
+        return plain.clamp(max=-10 * a[i]) if a[i] < 0 else plain
+
+    return torch.stack([loss(i).sum() for i in rows.chosen]).mean() / rows.limit

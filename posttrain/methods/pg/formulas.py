@@ -308,6 +308,8 @@ def rover(rows: FormulaRollouts) -> Tensor:
         return (rows.log_p[i] - rows.log_engine[i] - (a[i] + ahead)) ** 2
 
     return rows.over_tokens(loss)
+
+
 def prorl(rows: FormulaRollouts) -> Tensor:
     """ProRL: GRPO over tokens with clip-higher at 0.4, and a divergence."""
     a = rows.standardized()

@@ -121,6 +121,9 @@ class GroupAdvantage(GroupRelative):
     """Compare the rollouts of one problem with each other."""
     among: Literal["all", "positive"] = "all"
     """Whose rewards count: of all rollouts, or of those with a reward above 0, the rest get 0."""
+    over: Literal["all", "own"] = "all"
+    """Whose rewards make the statistics: of all, or of the policy's own rollouts, where others
+    joined the group; these are compared with them."""
 
     @property
     def rewards_alone(self) -> bool:
@@ -140,7 +143,35 @@ class GroupAdvantage(GroupRelative):
         if self.among == "positive":
             positive_B = rollouts.rewards_B > 0
             include_B = positive_B if include_B is None else include_B & positive_B
+        if self.over == "own" and rollouts.foreign_B is not None:
+            return self._over_own(rewards_B, rollouts, rollouts.foreign_B, include_B)[:, None], None
         return self._of_rollouts(rewards_B, rollouts, include_B)[:, None], None
+
+    def _over_own(
+        self,
+        rewards_B: "Tensor",
+        rollouts: RolloutBatch,
+        foreign_B: "Tensor",
+        include_B: "Tensor | None",
+    ) -> "Tensor":
+        """Compare all with the policy's own: a deviation of 0 divides nothing. ``[B]``."""
+        import torch
+
+        own_B = ~foreign_B if include_B is None else ~foreign_B & include_B
+        found_B = self._of_rollouts(rewards_B, rollouts, own_B)
+        stats = group_statistics(rewards_B[own_B], rollouts.group_B[own_B])
+        scale_B = SCALES[self.scale](stats)
+        divisor_B = torch.where(scale_B > 0, scale_B + self.epsilon, 1.0)
+        groups_B = rollouts.group_B[own_B]
+        counted_B = foreign_B if include_B is None else foreign_B & include_B
+        for row in counted_B.nonzero()[:, 0].tolist():
+            # Any of the group's own tells its statistics; without one there are none.
+            peers = (groups_B == rollouts.group_B[row]).nonzero()[:, 0]
+            mean, divisor = (0.0, 1.0)
+            if len(peers) and self.baseline != "none":
+                mean, divisor = float(stats.mean_B[peers[0]]), float(divisor_B[peers[0]])
+            found_B[row] = (rewards_B[row] - mean) / divisor
+        return found_B
 
 
 class GroupStatistics(NamedTuple):

@@ -1,0 +1,1 @@
+"""How tokens enter the loss that the policy has not drawn."""

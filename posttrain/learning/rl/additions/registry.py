@@ -1,0 +1,7 @@
+"""The additions that ship with posttrain."""
+
+from posttrain.learning.rl.additions.base import Addition
+from posttrain.learning.rl.additions.traces import Traces
+from posttrain.stage.slots import Slot
+
+ADDITIONS = Slot("addition", Addition, {"traces": Traces}, one_of=("start",))
