@@ -69,8 +69,8 @@ PARTS = {
             {"reference": {"kind": "ema", "decay": 0.9}},
             "reference.kind is ema, but the algorithm has no kl.* add algorithm.regularizers.kl",
         ),
-        ({"reference": {"kind": "ema"}}, "rl.reference: kind ema needs decay; set it"),
-        ({"reference": {"every": 3}}, "every is for kind periodic, but kind is frozen"),
+        ({"reference": {"kind": "ema"}}, "rl.reference.decay: a value is required here"),
+        ({"reference": {"kind": "frozen", "every": 3}}, "rl.reference.*every"),
         ({"critic": {"trunk": "shared"}}, "critic is set, but the algorithm has none"),
         (
             {"algorithm": {"advantage": {"kind": "gae"}}},

@@ -31,8 +31,8 @@ from posttrain.learning.rl.metrics import describe
 from posttrain.learning.rl.model_config import ValueModelConfig
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.reference_policy import ReferencePolicy
+from posttrain.learning.rl.references.following import AveragedReference, Periodic
 from posttrain.learning.rl.references.following import Frozen as FrozenReference
-from posttrain.learning.rl.references.following import MovingAverage, Periodic
 from posttrain.learning.rl.rollout import marked
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.learning.training.config import LearnerConfig
@@ -452,7 +452,7 @@ def test_a_moving_reference_follows_by_hand(guesser):
     first = value(policy.model)
     with torch.no_grad():
         policy.model.model.norm.weight += 1.0
-    slow = ReferencePolicy(start.model, MovingAverage(decay=0.75))
+    slow = ReferencePolicy(start.model, AveragedReference(decay=0.75))
     slow.follow(policy.model, num_updates=1)
     slow.follow(policy.model, num_updates=2)
     assert value(slow.model) == pytest.approx(first + 0.25 + 0.75 * 0.25)

@@ -9,12 +9,12 @@ import torch
 from posttrain.data.schemas import COMPLETIONS, CURVE, Completion, completions_table
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.models.load import load_policy, weights_digest
-from posttrain.learning.rl.balances.progress import Progress
+from posttrain.learning.rl.balances.base import OWN_ROLLOUTS as OWN
+from posttrain.learning.rl.balances.progress import ProgressBalance
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.rehearsals.base import InTurn, RehearsalRow
 from posttrain.learning.rl.rehearsals.divergence import DivergenceRehearsal
 from posttrain.learning.rl.rehearsals.failures import Failures
-from posttrain.learning.rl.rehearsing import ROLLOUTS as OWN
 from posttrain.learning.rl.replay import replay
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.stage.context import StageContext
@@ -88,7 +88,7 @@ def test_failed_problems_wait_the_latest_first_until_they_suffice():
 
 
 def test_weights_by_hand():
-    balance = Progress(window=2).start([OWN, "a"])
+    balance = ProgressBalance(window=2).start([OWN, "a"])
     assert balance.weights() == {OWN: 1.0, "a": 1.0}
     for rollouts, a in ((0.8, 4.0), (0.8, 4.0), (0.4, 3.0), (0.4, 5.0)):
         balance.observe({OWN: rollouts, "a": a})
@@ -97,7 +97,7 @@ def test_weights_by_hand():
     found = balance.weights()
     assert found[OWN] == pytest.approx(2 * powers[0] / sum(powers))
     assert found["a"] == pytest.approx(2 * powers[1] / sum(powers))
-    again = Progress(window=2).start([OWN, "a"])
+    again = ProgressBalance(window=2).start([OWN, "a"])
     again.load_state_dict(balance.state_dict())
     assert again.weights() == found
 
@@ -191,7 +191,7 @@ def test_a_table_in_which_nothing_is_right_is_refused(inputs, tmp_path):
     path = tmp_path / "wrong.parquet"
     frame = read_table(inputs["rehearsals.failures"], COMPLETIONS)
     write_table(frame.with_columns(verified=pl.lit(value=False)), path, COMPLETIONS)
-    with pytest.raises(UserError, match="rl.inputs.rehearsals.failures: none of its rows"):
+    with pytest.raises(UserError, match="rl.inputs.rehearsals.failures: no row of it"):
         trained({**inputs, "rehearsals.failures": path}, tmp_path / "run")
 
 

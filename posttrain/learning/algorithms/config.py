@@ -12,11 +12,9 @@ from pydantic import Field, model_validator
 from posttrain.learning.algorithms.advantages.base import Advantage
 from posttrain.learning.algorithms.advantages.group import GroupAdvantage
 from posttrain.learning.algorithms.advantages.registry import ADVANTAGES
-from posttrain.learning.algorithms.foreign_losses.base import ForeignLoss
-from posttrain.learning.algorithms.foreign_losses.registry import FOREIGN_LOSSES
+from posttrain.learning.algorithms.foreign_losses.registry import ForeignLossConfig
 from posttrain.learning.algorithms.part import AlgorithmFacts, AlgorithmPart, named_parts
-from posttrain.learning.algorithms.regularizers.base import Regularizer
-from posttrain.learning.algorithms.regularizers.registry import REGULARIZERS
+from posttrain.learning.algorithms.regularizers.registry import REGULARIZERS, RegularizerConfig
 from posttrain.learning.algorithms.surrogates.base import Surrogate
 from posttrain.learning.algorithms.surrogates.clip import ClipSurrogate
 from posttrain.learning.algorithms.surrogates.registry import SURROGATES
@@ -164,11 +162,11 @@ class Algorithm(StageConfig):
     aggregation: AggregationConfig = AggregationConfig()
     """How the losses of tokens become one number."""
     regularizers: Annotated[
-        dict[str, Annotated[Regularizer, InSlot(REGULARIZERS)]],
+        dict[str, RegularizerConfig],
         named_parts(REGULARIZERS),
     ] = {}
     """What is added to rewards, advantages or loss, by name; such as `kl` and `entropy`."""
-    foreign: Annotated[ForeignLoss, InSlot(FOREIGN_LOSSES)] | None = None
+    foreign: ForeignLossConfig | None = None
     """How tokens enter the loss that others than the policy wrote, in the surrogate's place; for
     what `draw.additions` lets join a group."""
     critic: CriticConfig | None = None

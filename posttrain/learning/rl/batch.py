@@ -14,7 +14,6 @@ from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
 from posttrain.learning.algorithms.objective import informative
 from posttrain.learning.rewards.config import REWARD
 from posttrain.learning.rl.failures import errors_of_rl
-from posttrain.learning.rl.foreign import foreign_of
 from posttrain.learning.rl.rollout import Group, Rollout, wholes
 
 TokenValues = tuple[float, ...]
@@ -168,8 +167,14 @@ def collate(
         group_B=torch.tensor([sample.group for sample in samples], device=device),
         group_mean_B=numbers([sample.group_mean for sample in samples]),
         group_deviation_B=numbers([sample.group_deviation for sample in samples]),
-        foreign_B=foreign_of(samples, device=device),
+        foreign_B=_foreign(samples, device),
     )
+
+
+def _foreign(rows: Sequence[TrainSample] | Sequence[Rollout], device: str = "cpu") -> Tensor | None:
+    """True for rows that others wrote, `[B]`; None where the policy wrote all."""
+    flags = [row.foreign for row in rows]
+    return torch.tensor(flags, device=device) if any(flags) else None
 
 
 def _padded(
@@ -275,7 +280,7 @@ def rollout_batch(
         mask_BT=mask_BT,
         truncated_B=torch.tensor([rollout.truncated for rollout in rollouts]),
         scored_B=None if all(scored) else torch.tensor(scored),
-        foreign_B=foreign_of(rollouts),
+        foreign_B=_foreign(rollouts),
         **given,
     )
 

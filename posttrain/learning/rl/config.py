@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 from posttrain.learning.algorithms.check import note_on_ratio
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.presets import AlgorithmConfig, notes_on_methods
-from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rl.config_checks import (
     check_ahead,
@@ -29,26 +28,14 @@ from posttrain.learning.rl.metrics import (
     refuse_unmeasured,
     unmeasured,
 )
-from posttrain.learning.rl.model_config import ValueModelConfig
-from posttrain.learning.rl.references.base import Reference
-from posttrain.learning.rl.references.following import Frozen
-from posttrain.learning.rl.references.registry import REFERENCES
+from posttrain.learning.rl.model_config import FROZEN, ReferenceConfig, ValueModelConfig
 from posttrain.learning.rl.stop import StopConfig
-from posttrain.learning.rl.updates_config import UpdatesConfig
+from posttrain.learning.rl.updates_config import RlOptimization, UpdatesConfig
 from posttrain.learning.rollouts.sampling import MaxTokens
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.stage.config import UNKEYED
 from posttrain.stage.schedule import Schedulable, at, schedules_in
-from posttrain.stage.slots import InSlot, name_of
-
-
-class RlOptimization(OptimizationConfig):
-    """Optimizer and learning rate; a falling rate keeps what large steps found."""
-
-    optimizer: OptimizerKind = "muon"
-    """`muon` orthogonalizes the updates of the layers' matrices and leaves the rest to AdamW."""
-    warmup_steps: int = Field(default=5, ge=0)
-    """Optimizer updates over which the learning rate rises."""
+from posttrain.stage.slots import name_of
 
 
 class RlConfig(Schedulable):
@@ -85,7 +72,7 @@ class RlConfig(Schedulable):
     """Optimizer, learning rate and its schedule."""
     updates: UpdatesConfig = UpdatesConfig()
     """How the rollouts of a step are portioned into optimizer updates."""
-    reference: Annotated[Reference, InSlot(REFERENCES)] = Frozen()
+    reference: ReferenceConfig = FROZEN
     """What becomes of the reference policy."""
     critic: ValueModelConfig = ValueModelConfig()
     """The value model, where the algorithm asks for one."""

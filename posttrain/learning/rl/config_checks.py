@@ -11,7 +11,7 @@ from posttrain.learning.rl.instructors.base import Instructor
 from posttrain.learning.rl.metrics import METRICS, TRACKER_ONLY, PartMetric
 from posttrain.learning.rl.model_config import ValueModelConfig
 from posttrain.learning.rl.producers.base import Producer
-from posttrain.learning.rl.references.base import Reference
+from posttrain.learning.rl.references.base import ReferencePart
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import name_of
@@ -232,7 +232,7 @@ def refuse_one_name_twice(parts: Iterable[PartMetric]) -> None:
         owners[each.name] = each.part
 
 
-def refuse_other_learners(learner: LearnerConfig, reference: Reference) -> None:
+def refuse_other_learners(learner: LearnerConfig, reference: ReferencePart) -> None:
     """Refuse what other learners do and that of RL does not.
 
     Args:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.config_checks import check_algorithm
-from posttrain.learning.rl.rollout import Group, from_plain, marked, plain
+from posttrain.learning.rl.rollout import Group, from_plain, marked, own, plain
 from posttrain.learning.rollouts.limits import tokens_for
 from posttrain.stage.errors import UserError
 from posttrain.stage.schedule import ScheduledNumber, at
@@ -44,6 +44,11 @@ class Generation:
         """
         changed = {n: v for n, v in self.numbers.items() if getattr(config, n) != v}
         return config.model_copy(update=changed) if changed else config
+
+    @property
+    def own(self) -> list[Group]:
+        """The groups with what the policy drew in them alone."""
+        return own(self.groups)
 
     @property
     def was_carried(self) -> bool:

@@ -1,7 +1,8 @@
 """Answers that join the groups of a step, as rollouts that others wrote."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from posttrain.data.contexts import in_context
 from posttrain.data.schemas import Problem
@@ -13,7 +14,7 @@ from posttrain.learning.rl.additions.base import (
     AdditionBench,
     Joining,
 )
-from posttrain.learning.rl.producers.base import SamplingRound
+from posttrain.learning.rl.producers.base import SamplingRound, Workbench
 from posttrain.learning.rl.rollout import Group, Rollout
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import name_of
@@ -127,17 +128,21 @@ class Joined:
         ]
 
 
-def start_joined(addition: Addition, bench: AdditionBench, *, room: int) -> Joined:
+def start_joined(
+    addition: Addition, work: Workbench, inputs: Mapping[str, Path], *, room: int
+) -> Joined:
     """Start an addition, and check what it starts.
 
     Args:
         addition: The part.
-        bench: What it works with.
+        work: What draws from the policy and rewards.
+        inputs: Of the stage by port.
         room: Most tokens of a prompt and its answer.
 
     Returns:
         What lets answers join groups.
 
     """
-    work = started(addition, addition.start(bench), AdditionAtWork, where="rl")
-    return Joined(addition, work, bench, room)
+    bench = AdditionBench(work, inputs)
+    made = started(addition, addition.start(bench), AdditionAtWork, where="rl")
+    return Joined(addition, made, bench, room)

@@ -28,7 +28,6 @@ from posttrain.learning.rl.batch import (
 )
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.failures import errors_of_rl, naming_culprit, refuse_infinite
-from posttrain.learning.rl.foreign import with_foreign_logprobs
 from posttrain.learning.rl.gap import engine_gap, refuse_gap, token_gap
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.rehearsing import Rehearsing
@@ -325,10 +324,7 @@ def training_samples(
     rollouts = [rollout for group in groups for rollout in group]
     if not rollouts:
         return []
-    bare = with_foreign_logprobs(
-        [TrainSample.bare(each) for each in rollouts],
-        lambda samples: passes.rows(samples, passes.present_logprobs),
-    )
+    bare = passes.bare(rollouts)
     columns: dict[str, list[TokenValues]] = {}
     if passes.critic is not None:
         columns["values"] = passes.rows(bare, passes.present_values)

@@ -18,7 +18,6 @@ from posttrain.learning.rl.metrics import (
     describe,
     of_selection,
 )
-from posttrain.learning.rl.rollout import own
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.store import RolloutStore
 from posttrain.learning.training.generators import seed_torch
@@ -241,7 +240,7 @@ def measure(
         Figures of the rollouts, and the mean of every metric over the updates that measured it.
 
     """
-    groups = own(generation.groups)
+    groups = generation.own
     informative = informative_groups(
         groups, config.algorithm_at_work.advantage, by=config.reward.filter
     )

@@ -1,10 +1,18 @@
-"""What learns beside the policy: a value model."""
+"""What learns or stands still beside the policy: a reference, a value model."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from posttrain.learning.rl.references.base import ReferencePart
+from posttrain.learning.rl.references.following import Frozen
+from posttrain.learning.rl.references.registry import REFERENCES
 from posttrain.stage.schedule import Schedulable
+from posttrain.stage.slots import InSlot
+
+ReferenceConfig = Annotated[ReferencePart, InSlot(REFERENCES)]
+"""The type of a field that holds what becomes of the reference policy."""
+FROZEN = Frozen()
 
 
 class ValueModelConfig(Schedulable):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from posttrain.learning.rl.references.base import Reference, ReferenceRule
+from posttrain.learning.rl.references.base import ReferencePart, ReferenceRule
 from posttrain.stage.part_checks import check_declared
 from posttrain.stage.slots import name_of
 from posttrain.stage.started import started
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class ReferencePolicy:
     """A model of its own, and the rule by which it follows the policy."""
 
-    def __init__(self, model: "PreTrainedModel", config: Reference) -> None:
+    def __init__(self, model: "PreTrainedModel", config: ReferencePart) -> None:
         self.model = model.eval().requires_grad_(requires_grad=False)
         self._config = config
         self._rule = started(config, config.start(), ReferenceRule, where="rl")

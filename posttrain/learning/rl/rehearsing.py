@@ -3,32 +3,45 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-import polars as pl
-
-from posttrain.data.contexts import prompts_of
-from posttrain.data.rows import TokenRow, encode_rows
-from posttrain.data.schemas import COMPLETIONS
-from posttrain.data.tables import read_table
 from posttrain.learning.maths.reduce import aggregate
 from posttrain.learning.models.load import Policy
-from posttrain.learning.rl.balances.base import ROLLOUTS, BalanceAtWork
+from posttrain.learning.rl.balances.base import OWN_ROLLOUTS, BalanceAtWork
 from posttrain.learning.rl.batch import TrainSample, collate, lengths_and_groups
 from posttrain.learning.rl.passes import ModelPasses
-from posttrain.learning.rl.rehearsals.base import Rehearsal, RehearsalRow, RehearsalStream
+from posttrain.learning.rl.rehearsals.base import Rehearsal, RehearsalStream
+from posttrain.learning.rl.rehearsed_rows import read_rehearsed
 from posttrain.learning.rl.rollout import Group
-from posttrain.learning.training.lengths import room_of
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import name_of
 from posttrain.stage.spec import under_port
 from posttrain.stage.started import started
 
 if TYPE_CHECKING:
-    from posttrain.learning.rl.learner import PolicyLearner
+    from transformers import PreTrainedModel
 
-PORT = "rehearsals"
+    from posttrain.learning.models.optim import Optimizer
+    from posttrain.learning.training.prepare import Trainable
+
+REHEARSED = "rehearsals"
 """The port that takes a table for each rehearsal, under its name."""
+
+
+class Learns(Protocol):
+    """The learner, as far as it is known here."""
+
+    passes: ModelPasses
+    optimizer: "Optimizer"
+    num_updates: int
+
+    @property
+    def trainable(self) -> "Trainable":
+        """The policy with what its training keeps beside it."""
+
+    @property
+    def model(self) -> "PreTrainedModel":
+        """The policy."""
 
 
 @dataclass
@@ -50,7 +63,7 @@ class Rehearsing:
     _losses: dict[str, list[float]] = field(default_factory=dict, init=False)
     """Of the present step, by the name of the rehearsal."""
 
-    def add_gradients(self, learner: "PolicyLearner", *, step: int, index: int) -> dict[str, float]:
+    def add_gradients(self, learner: Learns, *, step: int, index: int) -> dict[str, float]:
         """Add the gradients of the rehearsals that are terms of every update.
 
         Args:
@@ -65,10 +78,10 @@ class Rehearsing:
         if not index:
             self._losses = {}
         weights = {} if self.balance is None else self.balance.weights()
-        if ROLLOUTS in weights:
+        if OWN_ROLLOUTS in weights:
             for parameter in learner.optimizer.parameters:
                 if parameter.grad is not None:
-                    parameter.grad.mul_(weights[ROLLOUTS])
+                    parameter.grad.mul_(weights[OWN_ROLLOUTS])
         metrics = {f"balance_{name}": weight for name, weight in weights.items()}
         at = step * learner.passes.config.updates_per_step + index
         for name, part in learner.passes.config.updates.rehearsals.items():
@@ -78,9 +91,7 @@ class Rehearsing:
                 )
         return metrics
 
-    def close(
-        self, learner: "PolicyLearner", groups: Sequence[Group], *, step: int
-    ) -> dict[str, float]:
+    def close(self, learner: Learns, groups: Sequence[Group], *, step: int) -> dict[str, float]:
         """Make the updates that rehearsals make by themselves, once the rollouts are learned from.
 
         Args:
@@ -104,14 +115,14 @@ class Rehearsing:
             metrics |= found
         if self.balance is not None:
             solved = [r.solved for group in groups for r in group if r.solved is not None]
-            failing = {ROLLOUTS: 1 - sum(solved) / len(solved)} if solved else {}
+            failing = {OWN_ROLLOUTS: 1 - sum(solved) / len(solved)} if solved else {}
             means = {name: sum(each) / len(each) for name, each in self._losses.items()}
             self.balance.observe(failing | means)
         return metrics
 
     def _learned(
         self,
-        learner: "PolicyLearner",
+        learner: Learns,
         name: str,
         part: Rehearsal,
         *,
@@ -160,7 +171,7 @@ class Rehearsing:
         self._losses = {name: list(each) for name, each in state["losses"].items()}
 
 
-def _moved(learner: "PolicyLearner", name: str, *, step: int) -> dict[str, float]:
+def _moved(learner: Learns, name: str, *, step: int) -> dict[str, float]:
     """Make an update of its own by the gradient that a rehearsal has left, at the step's rate."""
     config, reference = learner.passes.config, learner.passes.reference
     optimization, per_step = config.optimization, config.updates_per_step
@@ -196,13 +207,13 @@ def build_rehearsing(
     updates = passes.config.updates
     if not updates.rehearsals:
         return None
-    connected = under_port(PORT, inputs)
+    connected = under_port(REHEARSED, inputs)
     tables = {}
     for name, part in updates.rehearsals.items():
-        rows, samples = _read(connected[name], part, policy)
+        rows, samples = read_rehearsed(connected[name], part, policy)
         if not samples:
             raise UserError(
-                f"rl.inputs.{PORT}.{name}: none of its rows is right, short enough and one that"
+                f"rl.inputs.{REHEARSED}.{name}: no row of it is right, short enough and one that"
                 f" {name_of(part)} takes; connect another table, or leave the rehearsal out"
             )
         begun = passes.rows(samples, passes.present_logprobs)
@@ -212,44 +223,6 @@ def build_rehearsing(
     balance = None
     if updates.balance is not None:
         terms = [name for name, part in updates.rehearsals.items() if not part.APART]
-        work = updates.balance.start([ROLLOUTS, *terms])
+        work = updates.balance.start([OWN_ROLLOUTS, *terms])
         balance = started(updates.balance, work, BalanceAtWork, where="rl")
     return Rehearsing(tables, balance, seed)
-
-
-def _read(
-    path: Path, part: Rehearsal, policy: Policy
-) -> tuple[list[RehearsalRow], list[TrainSample]]:
-    """The rows of a table that a rehearsal may read."""
-    table = read_table(path, COMPLETIONS)
-    rate = pl.col("verified").cast(pl.Float64).mean().over("problem_id").fill_null(1.0)
-    table = table.with_columns(rate.alias("solve_rate"))
-    table = table.filter(pl.col("verified").fill_null(value=True))
-    told = [RehearsalRow(*row) for row in table.select("problem_id", "solve_rate").iter_rows()]
-    encoded = encode_rows(
-        policy.tokenizer,
-        prompts_of(table),
-        table["text"].to_list(),
-        allow_empty=True,
-        turns="assistant",
-    )
-    room, samples = room_of(policy.model), [_sample(row) for row in encoded]
-    kept = [
-        (row, sample)
-        for row, sample in zip(told, samples, strict=True)
-        if sample.num_tokens <= room and part.admits(row)
-    ]
-    return [row for row, _ in kept], [sample for _, sample in kept]
-
-
-def _sample(row: TokenRow) -> TrainSample:
-    """A row without anything that is known of it."""
-    silent = {place for begin, end in row.silent for place in range(begin, end)}
-    drawn = tuple(at >= row.start and at not in silent for at in range(len(row.ids)))
-    return TrainSample(
-        token_ids=tuple(row.ids),
-        drawn=drawn,
-        logprobs=(0.0,) * sum(drawn),
-        policy_version=0,
-        advantages=(0.0,),
-    )

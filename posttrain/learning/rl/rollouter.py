@@ -17,7 +17,6 @@ from posttrain.learning.curriculum.start import (
     told_apart,
     with_room,
 )
-from posttrain.learning.rl.additions.base import AdditionBench
 from posttrain.learning.rl.batch import informative_groups
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation, numbers_of_the_draw
@@ -305,8 +304,7 @@ def start_rollouter(
         )
     joined = None
     if draw.additions is not None:
-        with_inputs = AdditionBench(bench, inputs or {})
-        joined = start_joined(draw.additions, with_inputs, room=room)
+        joined = start_joined(draw.additions, bench, inputs or {}, room=room)
     return Rollouter(problems, prompts, stream, bench, production, context.seed, instructed, joined)
 
 

@@ -5,12 +5,22 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from posttrain.learning.algorithms.part import named_parts
-from posttrain.learning.rl.balances.base import ROLLOUTS, Balance
+from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
+from posttrain.learning.rl.balances.base import OWN_ROLLOUTS, Balance
 from posttrain.learning.rl.balances.registry import BALANCES
 from posttrain.learning.rl.rehearsals.base import Rehearsal
 from posttrain.learning.rl.rehearsals.registry import REHEARSALS
 from posttrain.stage.config import StageConfig
 from posttrain.stage.slots import InSlot
+
+
+class RlOptimization(OptimizationConfig):
+    """Optimizer and learning rate; a falling rate keeps what large steps found."""
+
+    optimizer: OptimizerKind = "muon"
+    """`muon` orthogonalizes the updates of the layers' matrices and leaves the rest to AdamW."""
+    warmup_steps: int = Field(default=5, ge=0)
+    """Optimizer updates over which the learning rate rises."""
 
 
 class UpdatesConfig(StageConfig):
@@ -34,9 +44,9 @@ class UpdatesConfig(StageConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if ROLLOUTS in self.rehearsals:
+        if OWN_ROLLOUTS in self.rehearsals:
             raise ValueError(
-                f"a rehearsal may not be called {ROLLOUTS}, which is what the algorithm learns"
+                f"a rehearsal may not be called {OWN_ROLLOUTS}, which is what the algorithm learns"
                 " from; give it another name"
             )
         if self.balance is not None and all(each.APART for each in self.rehearsals.values()):

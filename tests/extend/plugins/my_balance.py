@@ -6,7 +6,7 @@ rl:
 
 from typing import Literal
 
-from posttrain.learning.rl.balances.base import ROLLOUTS, Balance, BalanceAtWork
+from posttrain.learning.rl.balances.base import OWN_ROLLOUTS, Balance, BalanceAtWork
 
 
 class Turns(Balance):
@@ -23,7 +23,7 @@ class TakingTurns(BalanceAtWork):
         self.objectives, self.step = objectives, 0
 
     def weights(self):
-        return {name: float(name == ROLLOUTS or self.step % 2) for name in self.objectives}
+        return {name: float(name == OWN_ROLLOUTS or self.step % 2) for name in self.objectives}
 
     def observe(self, measured):
         self.step += 1

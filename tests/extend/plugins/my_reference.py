@@ -7,10 +7,10 @@ rl:
 
 from typing import Literal
 
-from posttrain.learning.rl.references.base import Reference
+from posttrain.learning.rl.references.base import ReferencePart
 
 
-class Doubling(Reference):
+class Doubling(ReferencePart):
     """Make it the policy after 1, 2, 4, 8 and so on updates."""
 
     kind: Literal["doubling"] = "doubling"

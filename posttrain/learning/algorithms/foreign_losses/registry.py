@@ -1,9 +1,11 @@
 """The foreign losses that ship with posttrain."""
 
+from typing import Annotated
+
 from posttrain.learning.algorithms.foreign_losses.balanced import Balanced
 from posttrain.learning.algorithms.foreign_losses.base import ForeignLoss
 from posttrain.learning.algorithms.foreign_losses.shaped import Shaped
-from posttrain.stage.slots import Slot
+from posttrain.stage.slots import InSlot, Slot
 
 FOREIGN_LOSSES = Slot(
     "foreign_loss",
@@ -11,3 +13,6 @@ FOREIGN_LOSSES = Slot(
     {"shaped": Shaped, "balanced": Balanced},
     one_of=("token_loss",),
 )
+
+ForeignLossConfig = Annotated[ForeignLoss, InSlot(FOREIGN_LOSSES)]
+"""The type of a field that holds a foreign loss."""

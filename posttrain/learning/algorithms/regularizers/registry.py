@@ -1,5 +1,7 @@
 """The regularizers that ship with posttrain."""
 
+from typing import Annotated
+
 from posttrain.learning.algorithms.regularizers.base import Regularizer
 from posttrain.learning.algorithms.regularizers.entropy import EntropyRegularizer
 from posttrain.learning.algorithms.regularizers.imitation import ImitationRegularizer
@@ -9,6 +11,7 @@ from posttrain.learning.algorithms.regularizers.sequence_chi_squared import (
     SequenceChiSquaredRegularizer,
 )
 from posttrain.stage.slots import Slot
+from posttrain.stage.slots import InSlot, Slot
 
 REGULARIZERS = Slot(
     "regularizer",
@@ -22,3 +25,6 @@ REGULARIZERS = Slot(
     },
     one_of=("token_cost", "advantage_bonus", "loss"),
 )
+
+RegularizerConfig = Annotated[Regularizer, InSlot(REGULARIZERS)]
+"""The type of a field that holds a regularizer."""

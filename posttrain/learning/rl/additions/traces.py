@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from posttrain.learning.rl.producers.base import SamplingRound
     from posttrain.learning.rl.rollout import Group
 
-PORT = "solutions"
+SOLUTIONS = "solutions"
 
 
 class Traces(Addition):
@@ -46,7 +46,7 @@ class Traces(Addition):
 
     def ports(self) -> Sequence[str]:
         """Return the port of the traces; see `Addition.ports`."""
-        return (PORT,)
+        return (SOLUTIONS,)
 
     def start(self, bench: AdditionBench) -> AdditionAtWork:
         """Read the traces; see `Addition.start`."""
@@ -55,7 +55,7 @@ class Traces(Addition):
         from posttrain.data.schemas import COMPLETIONS
         from posttrain.data.tables import read_table
 
-        table = read_table(bench.inputs[PORT], COMPLETIONS)
+        table = read_table(bench.inputs[SOLUTIONS], COMPLETIONS)
         table = table.filter(pl.col("verified").fill_null(value=True))
         found: dict[str, list[_Trace]] = {}
         for name, row, text in table.select("problem_id", "id", "text").iter_rows():

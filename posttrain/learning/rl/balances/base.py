@@ -5,7 +5,7 @@ from typing import Any
 
 from posttrain.stage.slots import Part
 
-ROLLOUTS = "rollouts"
+OWN_ROLLOUTS = "rollouts"
 """The objective that is the algorithm's own; the others are called as the rehearsals are."""
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from posttrain.learning.rl.balances.base import Balance, BalanceAtWork
 
 
-class Progress(Balance):
+class ProgressBalance(Balance):
     """Weigh by `n softmax((c + s) / temperature)` over the n objectives.
 
     `c` is the mean of an objective in the last `window` steps by that in its first ones, so that
@@ -38,7 +38,7 @@ class Progress(Balance):
 class ProgressAtWork(BalanceAtWork):
     """The first and the last measurements of each objective."""
 
-    def __init__(self, config: Progress, objectives: Sequence[str]) -> None:
+    def __init__(self, config: ProgressBalance, objectives: Sequence[str]) -> None:
         self._config = config
         self._first: dict[str, list[float]] = {name: [] for name in objectives}
         self._last: dict[str, list[float]] = {name: [] for name in objectives}

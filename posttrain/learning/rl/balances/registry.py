@@ -1,7 +1,7 @@
 """The balances that ship with posttrain."""
 
 from posttrain.learning.rl.balances.base import Balance
-from posttrain.learning.rl.balances.progress import Progress
+from posttrain.learning.rl.balances.progress import ProgressBalance
 from posttrain.stage.slots import Slot
 
-BALANCES = Slot("balance", Balance, {"progress": Progress}, one_of=("start",))
+BALANCES = Slot("balance", Balance, {"progress": ProgressBalance}, one_of=("start",))

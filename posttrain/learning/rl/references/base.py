@@ -32,7 +32,7 @@ class ReferenceRule:
         """Go on from what `state_dict` gave."""
 
 
-class Reference(Part):
+class ReferencePart(Part):
     """How the policy that a divergence is measured from follows the one that learns."""
 
     MOVES: ClassVar[bool] = True

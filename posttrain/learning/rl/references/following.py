@@ -4,10 +4,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from posttrain.learning.rl.references.base import Reference
+from posttrain.learning.rl.references.base import ReferencePart
 
 
-class Frozen(Reference):
+class Frozen(ReferencePart):
     """It stays what it was."""
 
     MOVES: ClassVar[bool] = False
@@ -15,7 +15,7 @@ class Frozen(Reference):
     kind: Literal["frozen"] = "frozen"
 
 
-class MovingAverage(Reference):
+class AveragedReference(ReferencePart):
     """It follows as a moving average of the policy's weights."""
 
     SOURCE = "an exponential moving average of the weights, per optimizer update"
@@ -29,7 +29,7 @@ class MovingAverage(Reference):
         return 1.0 - self.decay
 
 
-class Periodic(Reference):
+class Periodic(ReferencePart):
     """It is made the policy now and then."""
 
     SOURCE = "the reference that GRPO renews in every iteration, arXiv 2402.03300, algorithm 1"

@@ -5,11 +5,11 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.learning.rl.references.base import Reference, ReferenceRule
+from posttrain.learning.rl.references.base import ReferencePart, ReferenceRule
 from posttrain.learning.training.stopping import StoppingConfig, StopRule
 
 
-class Restart(Reference):
+class Restart(ReferencePart):
     """Make the reference the policy, and forget the optimizer's state, by step or on a plateau.
 
     A divergence from a policy that was left long ago comes to rule the loss. After the restart it
@@ -51,7 +51,7 @@ class Restart(Reference):
         return self.metric
 
     def start(self) -> ReferenceRule:
-        """Begin to watch; see `Reference.start`."""
+        """Begin to watch; see `ReferencePart.start`."""
         return RestartRule(self)
 
 
@@ -63,7 +63,7 @@ class RestartRule(ReferenceRule):
         self._plateau = self._watch()
 
     def observe(self, metrics: Mapping[str, float], *, step: int) -> bool:
-        """Restart where a step or the plateau says so; a step without the metric does not count."""
+        """Go by the step, or by the plateau of the metric; see `ReferenceRule.observe`."""
         config, number = self._config, step + 1
         due = number == config.at or (config.every is not None and number % config.every == 0)
         if config.metric in metrics:

@@ -60,7 +60,7 @@ class InTurn(RehearsalStream):
         self._size = size
 
     def choose(self, count: int, *, seed: int, step: int, index: int) -> Sequence[int]:  # noqa: ARG002
-        """Take the next rows; which they are follows from the number of the update alone."""
+        """Take the next rows, by the number of the update; see `RehearsalStream.choose`."""
         first, chosen = index * count, list[int]()
         for number in range(first // self._size, (first + count - 1) // self._size + 1):
             order = list(range(self._size))

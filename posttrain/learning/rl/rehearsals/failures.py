@@ -59,7 +59,7 @@ class Collected(RehearsalStream):
         self.waiting = failed + self.waiting
 
     def choose(self, count: int, *, seed: int, step: int, index: int) -> Sequence[int]:
-        """Take so many problems, if there are; of one with several rows a random one."""
+        """Take problems, and a random row of each; see `RehearsalStream.choose`."""
         from posttrain.stage.seeds import shuffler
 
         if len(self.waiting) < count:
