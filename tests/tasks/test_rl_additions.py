@@ -1,6 +1,7 @@
 """Answers of others in a group: how they are compared and enter the loss, and what is kept."""
 
 import math
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -19,6 +20,8 @@ from posttrain.learning.algorithms.batches import RolloutBatch
 from posttrain.learning.algorithms.foreign_losses.balanced import Balanced
 from posttrain.learning.algorithms.foreign_losses.shaped import Shaped
 from posttrain.learning.models.load import load_policy, weights_digest
+from posttrain.learning.rl.additions.refinements import Refinements
+from posttrain.learning.rl.joined import _best
 from posttrain.learning.rl.producers.base import Workbench
 from posttrain.learning.rl.replay import replay
 from posttrain.learning.rl.understood import understood
@@ -91,7 +94,7 @@ def trained(inputs, folder, additions, **settings):
         "max_tokens": 6,
         "optimization": {"optimizer": "adamw", "learning_rate": 5e-3, "warmup_steps": 0},
         "updates": {"minibatches": 2},
-        "draw": {"additions": {"kind": "traces", **additions}},
+        "draw": {"additions": {"kind": "traces"} | additions},
         "algorithm": {"foreign": "shaped"},
         "checkpoint_every": 0,
     }
@@ -141,6 +144,41 @@ def test_where_all_failed_some_give_way(inputs, tmp_path):
     assert groups.filter(~pl.col("failed"))["traces"].sum() == 0
     credited = rows.filter(pl.col("advantages").list.len() > 0)
     assert set(credited["trained"]) == {True}
+
+
+def test_the_best_refinement_joins_as_an_answer_to_the_problem_alone(inputs, tmp_path):
+    part = Refinements(prompt="{problem} {solution} ({critique})", told="verdict")
+    rows = [SimpleNamespace(text="{critique} 1", solved=solved) for solved in (True, False, None)]
+    problem = SimpleNamespace(prompt="up 0 =", answer="1")
+    says = ["correct", "incorrect", "incorrect"]
+    assert [part.asks(problem, row) for row in rows] == [
+        f"up 0 = {{critique}} 1 (The solution is {each}.)" for each in says
+    ]
+    unasked = {"additions": {"kind": "refinements", "prompt": "{problem} {solution}"}}
+    with pytest.raises(UserError, match="prompt has no {critique}"):
+        RlStageConfig.parse({"draw": unasked, "algorithm": {"foreign": "shaped"}}, where="rl")
+
+    additions = {"kind": "refinements", "prompt": "{problem}{solution}{critique}"}
+    given = {name: path for name, path in inputs.items() if name != "solutions"}
+    config, outputs, rows = trained(given, tmp_path, additions, max_tokens=4)
+    refined = rows.filter(origin="refinement")
+    assert 0 < len(refined) <= 3 * 8
+    assert (
+        rows.group_by("step", "group")
+        .agg((pl.col("origin") == "refinement").sum().alias("joined"))["joined"]
+        .max()
+    ) == 1
+    context = StageContext.quiet(tmp_path / "replay", seed=3)
+    found = replay(config, {"policy": inputs["policy"]}, outputs["rollouts"], context)
+    assert found == weights_digest(load_policy(outputs["policy"]).model)
+
+
+def test_of_answers_that_join_those_with_the_highest_reward_stay_in_their_order():
+    rewards = (0.0, None, 1.0, 0.5, 1.0)
+    rows = [SimpleNamespace(place=at, reward=reward) for at, reward in enumerate(rewards)]
+    assert [each.place for each in _best(rows, 2)] == [2, 4]
+    assert [each.place for each in _best(rows, 4)] == [0, 2, 3, 4]
+    assert _best(rows, None) == rows
 
 
 def test_what_is_understood_makes_the_answer_likely(guesser, coins):

@@ -74,7 +74,8 @@ class Joined:
         for place, each, new in zip(learned, found, rows, strict=True):
             for wrong in each.replaced if new else ():
                 made[place][wrong] = made[place][wrong]._replace(trained=False)
-            made[place] += [row._replace(trained=True) for row in next(paid)] if new else []
+            chosen = _best(next(paid), each.best) if new else []
+            made[place] += [row._replace(trained=True) for row in chosen]
         added = [row for group in made for row in group if row.foreign]
         judged = [row.reward for row in added if row.reward is not None]
         return made, {
@@ -126,6 +127,14 @@ class Joined:
             for place, (each, said) in enumerate(zip(joining.added, encoded, strict=True))
             if len(asked) + len(said) <= self.room and len(said) <= at.params.max_tokens
         ]
+
+
+def _best(rows: Sequence[Rollout], count: int | None) -> list[Rollout]:
+    """Those with the highest rewards, in their order; what could not be judged comes last."""
+    if count is None:
+        return list(rows)
+    worth = [(row.reward is None, -(row.reward or 0.0), place) for place, row in enumerate(rows)]
+    return [rows[place] for place in sorted(place for *_, place in sorted(worth)[:count])]
 
 
 def start_joined(

@@ -60,3 +60,16 @@ def ampo(rows: FormulaRollouts) -> Tensor:
         return plain.clamp(max=-10 * a[i]) if a[i] < 0 else plain
 
     return torch.stack([loss(i).sum() for i in rows.chosen]).mean() / rows.limit
+
+
+def critique_grpo(rows: FormulaRollouts) -> Tensor:
+    """Critique-GRPO: Dr. GRPO, and refinements by p / (p + 0.1)."""
+    a = rows.centered()
+
+    def loss(i: int) -> Tensor:
+        if rows.stored[i]["origin"] != "policy":
+            p = rows.log_p[i].exp()
+            return -a[i] * p / (p + 0.1)
+        return -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2)
+
+    return torch.stack([loss(i).sum() for i in rows.chosen]).mean() / rows.limit

@@ -32,6 +32,8 @@ class Joining:
     added: Sequence[Added] = ()
     replaced: Sequence[int] = ()
     """Places in the group of rollouts that are not learned from, as others stand for them."""
+    best: int | None = None
+    """So many join, those with the highest reward, the first of equals; None for all of them."""
 
 
 @dataclass(frozen=True)

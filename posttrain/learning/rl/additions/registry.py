@@ -1,7 +1,10 @@
 """The additions that ship with posttrain."""
 
 from posttrain.learning.rl.additions.base import Addition
+from posttrain.learning.rl.additions.refinements import Refinements
 from posttrain.learning.rl.additions.traces import Traces
 from posttrain.stage.slots import Slot
 
-ADDITIONS = Slot("addition", Addition, {"traces": Traces}, one_of=("start",))
+ADDITIONS = Slot(
+    "addition", Addition, {"traces": Traces, "refinements": Refinements}, one_of=("start",)
+)

@@ -1,0 +1,126 @@
+"""A second pass inside of a step: what was drawn is criticized, and refined by the policy."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, field_validator
+
+from posttrain.learning.rl.additions.base import (
+    Added,
+    Addition,
+    AdditionAtWork,
+    AdditionBench,
+    Joining,
+)
+
+if TYPE_CHECKING:
+    from posttrain.data.schemas import Problem
+    from posttrain.learning.rl.producers.base import SamplingRound
+    from posttrain.learning.rl.rollout import Group, Rollout
+    from posttrain.learning.rollouts.engines.base import Prompt
+
+_ASKED = """{problem}
+
+An earlier solution:
+{solution}
+
+{critique}
+Solve the problem again, step by step, and correct what was wrong."""
+_PLACES = ("{problem}", "{solution}", "{critique}")
+
+
+class Refinements(Addition):
+    """Let the policy answer again behind each answer and a critique; the best join the group.
+
+    They are learned from as answers to the problem alone, without solution and critique, so that
+    the policy takes in what it could do once it was told. The critique is by rule: whether the
+    solution is right, and what the answer is.
+    """
+
+    SOURCE = (
+        "Critique-GRPO, arXiv 2506.03106; zhangxy-2019/critique-GRPO at e8f03a2,"
+        " critique_prompts.py (simple_gt), critique_vllm_rollout_spmd.py (selected_refinements)"
+    )
+
+    kind: Literal["refinements"] = "refinements"
+    count: int = Field(default=1, ge=1)
+    """Refinements of a group that join it: those with the highest reward, the first of equals."""
+    when: Literal["always", "failed"] = "always"
+    """Every group that is learned from, or those in which no rollout is right."""
+    told: Literal["verdict", "verdict_and_answer"] = "verdict_and_answer"
+    """What the critique says: whether the solution is right, or the reference answer too."""
+    prompt: str = _ASKED
+    """What the policy is asked; {problem}, {solution} and {critique} stand for these."""
+
+    @field_validator("prompt")
+    @classmethod
+    def _has_places(cls, text: str) -> str:
+        for place in _PLACES:
+            if place not in text:
+                raise ValueError(f"prompt has no {place}, so it would not be asked; write it in")
+        return text
+
+    def start(self, bench: AdditionBench) -> AdditionAtWork:
+        """Begin a run; see `Addition.start`."""
+        return RefinementsAtWork(self, bench)
+
+    def critique(self, solved: bool | None, answer: str) -> str:
+        """Say of a solution what is known.
+
+        Args:
+            solved: Whether it counts as right; None where it could not be judged.
+            answer: The reference answer.
+
+        Returns:
+            A sentence.
+
+        """
+        verdict = f"The solution is {'correct' if solved else 'incorrect'}"
+        return f"{verdict}." if self.told == "verdict" else f"{verdict}, the answer is {answer}."
+
+    def asks(self, problem: "Problem", rollout: "Rollout") -> str:
+        """Write what the policy is asked about one of its answers."""
+        parts = {
+            "{problem}": problem.prompt,
+            "{solution}": rollout.text,
+            "{critique}": self.critique(rollout.solved, problem.answer),
+        }
+        return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found[0]], self.prompt)
+
+
+class RefinementsAtWork(AdditionAtWork):
+    """Draws once for all groups of a step."""
+
+    def __init__(self, config: Refinements, bench: AdditionBench) -> None:
+        self._config, self._bench = config, bench
+
+    def join(
+        self, groups: "Sequence[Group]", problems: "Sequence[Problem]", at: "SamplingRound"
+    ) -> Sequence[Joining]:
+        """Draw a refinement of each answer; see `AdditionAtWork.join`."""
+        asked = [
+            (number, prompt)
+            for number, (group, problem) in enumerate(zip(groups, problems, strict=True))
+            for prompt in self._prompts(group, problem)
+        ]
+        added: list[list[Added]] = [[] for _ in groups]
+        if asked:
+            samples = self._bench.work.engine.sample([prompt for _, prompt in asked], at.params)
+            for (number, _), sample in zip(asked, samples, strict=True):
+                added[number].append(Added(sample.text, "refinement"))
+        return [Joining(each, best=self._config.count) for each in added]
+
+    def _prompts(self, group: "Group", problem: "Problem") -> "Iterator[Prompt]":
+        from posttrain.data.templates import encode_prompts
+        from posttrain.learning.rollouts.engines.base import Prompt
+        from posttrain.learning.rollouts.limits import leaves_room
+
+        work, learned = self._bench.work, [each for each in group if each.trained]
+        if self._config.when == "failed" and any(each.solved for each in learned):
+            return
+        texts = [self._config.asks(problem, each) for each in learned]
+        for place, ids in enumerate(encode_prompts(work.tokenizer, texts)):
+            prompt = Prompt(f"{problem.id}/refined-{place}", tuple(ids))
+            if leaves_room(prompt, work.engine.context_length):
+                yield prompt
