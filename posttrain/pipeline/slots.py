@@ -46,6 +46,7 @@ SLOTS: Mapping[str, str] = {
     "rehearsal": "posttrain.learning.rl.rehearsals.registry:REHEARSALS",
     "balance": "posttrain.learning.rl.balances.registry:BALANCES",
     "addition": "posttrain.learning.rl.additions.registry:ADDITIONS",
+    "replay": "posttrain.learning.rl.replays.registry:ROLLOUT_REPLAYS",
     "engine": "posttrain.learning.rollouts.engines.registry:ENGINES",
     "component": "posttrain.learning.rewards.components.registry:COMPONENTS",
     "combine": "posttrain.learning.rewards.combines.registry:COMBINES",

@@ -45,6 +45,7 @@ STAGES = {
     "selection": {"rl"},
     "addition": {"rl"},
     "foreign_loss": {"rl"},
+    "replay": {"rl"},
     "reference": {"rl"},
     "rehearsal": {"rl"},
     "balance": {"rl"},

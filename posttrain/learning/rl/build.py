@@ -10,12 +10,12 @@ from posttrain.learning.models.load import Policy, load_policy
 from posttrain.learning.models.memory import check_training_memory
 from posttrain.learning.models.optim import build_optimizer
 from posttrain.learning.models.tokenizer import check_same_tokenizer
+from posttrain.learning.rl.beside import build_beside
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.critic import Critic
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.reference_policy import ReferencePolicy
-from posttrain.learning.rl.rehearsing import build_rehearsing
 from posttrain.learning.rl.turn_learner import build_turn_learner
 from posttrain.learning.training.prepare import prepare_for_training, without_dropout
 from posttrain.stage.context import StageContext
@@ -76,7 +76,7 @@ def build_learner(
         turn_learner=turn_learner,
     )
     learner = PolicyLearner(passes=passes, optimizer=optimizer, scratch=context.scratch)
-    learner.rehearsing = build_rehearsing(policy, passes, inputs, seed=context.seed)
+    learner.beside = build_beside(policy, passes, inputs, seed=context.seed)
     if context.processes == 1:
         return learner
     from posttrain.learning.rl.sharded import in_shards

@@ -183,6 +183,10 @@ class Buffer:
         learner.passes.config = generation.drawn_with(config)
         trained = learned_from(generation.groups)
         earned, samples = step_samples(learner, trained, step=generation.step)
+        if learner.beside.replaying is not None:
+            # Of what is recalled the policy's drift is in the gap: it is held of this step's alone.
+            learner.check_gap(learner.gap(generation.groups)["logprob_gap"])
+            generation.facts["replayed"] = float(learner.beside.replaying.num_recalled)
         # Later a whole step may well be masked; from the first one on, no run would ever learn.
         if generation.step == 0:
             _refuse_untaught(trained, samples, max_tokens=config.limit)
@@ -231,8 +235,10 @@ class Buffer:
         while self.num_done < len(plan):
             index = self.num_done
             metrics = learner.update(plan[index], step=step, index=index, seed=seed)
-            if learner.rehearsing is not None and index == len(plan) - 1:
-                metrics |= learner.rehearsing.close(learner, self.generation.groups, step=step)
+            if learner.beside.rehearsing is not None and index == len(plan) - 1:
+                metrics |= learner.beside.rehearsing.close(
+                    learner, self.generation.groups, step=step
+                )
             yield metrics
 
     def plan(self, *, seed: int) -> list[list[TrainSample]]:
@@ -308,7 +314,12 @@ def step_samples(
 
     """
     earned = learner.training_samples(trained, step=step)
-    return earned, [*bearing_loss(earned), *recalled_samples(learner.passes, step=step)]
+    recalled = recalled_samples(learner.passes, step=step)
+    replay = learner.passes.config.updates.replay
+    if learner.beside.replaying is not None and replay is not None:
+        groups = learner.beside.replaying.recall(trained, replay, step=step)
+        recalled += bearing_loss(training_samples(groups, learner.passes, step=step))
+    return earned, [*bearing_loss(earned), *recalled]
 
 
 def recalled_samples(passes: ModelPasses, *, step: int) -> list[list[TrainSample]]:

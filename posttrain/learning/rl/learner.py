@@ -26,11 +26,11 @@ from posttrain.learning.rl.batch import (
     rollout_batch,
     rows_of,
 )
+from posttrain.learning.rl.beside import Beside
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.failures import errors_of_rl, naming_culprit, refuse_infinite
 from posttrain.learning.rl.gap import engine_gap, refuse_gap, token_gap
 from posttrain.learning.rl.passes import ModelPasses
-from posttrain.learning.rl.rehearsing import Rehearsing
 from posttrain.learning.rl.rollout import (
     Group,
     as_one,
@@ -57,8 +57,8 @@ class PolicyLearner:
     passes: ModelPasses
     optimizer: Optimizer
     scratch: Path
-    rehearsing: Rehearsing | None = field(default=None, kw_only=True)
-    """What else is learned from, where anything is."""
+    beside: Beside = field(default_factory=Beside, kw_only=True)
+    """What else is learned from."""
     num_updates: int = field(default=0, init=False)
     outputs: PartOutputs = field(default_factory=PartOutputs, init=False)
     """What the algorithm's parts gave in the present update."""
@@ -140,8 +140,8 @@ class PolicyLearner:
         rate, limit = factor * optimization.learning_rate, optimization.max_grad_norm
         try:
             metrics = self.accumulate(parts, where=f"rl step {step + 1}", first=index == 0)
-            if self.rehearsing is not None:
-                metrics |= self.rehearsing.add_gradients(self, step=step, index=index)
+            if self.beside.rehearsing is not None:
+                metrics |= self.beside.rehearsing.add_gradients(self, step=step, index=index)
             with naming_culprit(self.outputs):
                 if critic is not None:
                     metrics["value_grad_norm"] = critic.optimizer.clip(limit)

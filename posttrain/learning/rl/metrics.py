@@ -51,6 +51,7 @@ METRICS: Mapping[str, str] = {
     "rl/rollouts_trained": "rollouts that the learner was given",
     "rl/rollouts_masked": "of those, without loss: cut off, not judged, of a sign left out, stored",
     "rl/trained_share": "rollouts that the learner was given / all rollouts drawn",
+    "rl/replayed": "rollouts of earlier steps that were learned from again",
     "rl/added": "rollouts that others wrote, and that joined the groups learned from",
     "rl/added_reward": "their mean reward, of those that could be judged",
     "rl/staleness": "steps by which the trained rollouts' policy is behind, mean",

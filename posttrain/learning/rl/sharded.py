@@ -163,6 +163,7 @@ def in_shards(learner: PolicyLearner) -> ShardedPolicyLearner:
         passes=ShardedPasses(**given, group=group, sharded=sharded),
         optimizer=ShardedOptimizer(optimizer, group),
         scratch=learner.scratch,
+        beside=learner.beside,
         group=group,
         sharded=sharded,
         whole=learner.trainable,

@@ -10,6 +10,7 @@ from posttrain.learning.rl.balances.base import OWN_ROLLOUTS, Balance
 from posttrain.learning.rl.balances.registry import BALANCES
 from posttrain.learning.rl.rehearsals.base import Rehearsal
 from posttrain.learning.rl.rehearsals.registry import REHEARSALS
+from posttrain.learning.rl.replays.registry import ReplayConfig
 from posttrain.stage.config import StageConfig
 from posttrain.stage.slots import InSlot
 
@@ -41,6 +42,9 @@ class UpdatesConfig(StageConfig):
     balance: Annotated[Balance, InSlot(BALANCES)] | None = None
     """How much the rollouts and each rehearsal count from step to step; none leaves them as they
     are."""
+
+    replay: ReplayConfig | None = None
+    """Which rollouts of earlier steps are learned from again, such as `recent`; none for none."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

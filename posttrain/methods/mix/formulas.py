@@ -73,3 +73,15 @@ def critique_grpo(rows: FormulaRollouts) -> Tensor:
         return -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2)
 
     return torch.stack([loss(i).sum() for i in rows.chosen]).mean() / rows.limit
+
+
+def remix(rows: FormulaRollouts) -> Tensor:
+    """ReMix in its first step: GRPO, and k3 from the base and from the policy before the step."""
+    a = rows.standardized()
+
+    def loss(i: int) -> Tensor:
+        behind = rows.log_old[i] - rows.log_p[i]
+        held = rows.k3(i) + behind.exp() - 1 - behind
+        return -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2) + 0.02 * held
+
+    return rows.over_answers(loss)

@@ -80,7 +80,16 @@ class Refinements(Addition):
         return f"{verdict}." if self.told == "verdict" else f"{verdict}, the answer is {answer}."
 
     def asks(self, problem: "Problem", rollout: "Rollout") -> str:
-        """Write what the policy is asked about one of its answers."""
+        """Write what the policy is asked about one of its answers.
+
+        Args:
+            problem: What it answers.
+            rollout: The answer, rewarded.
+
+        Returns:
+            The text of the prompt.
+
+        """
         parts = {
             "{problem}": problem.prompt,
             "{solution}": rollout.text,

@@ -1,0 +1,1 @@
+"""Rollouts of earlier steps that a step learns from again."""
