@@ -8,12 +8,13 @@ whole plan is a pure function of the lengths and the seed: a step number says wh
 
 import itertools
 import math
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
 from posttrain.stage.errors import UserError
-from posttrain.stage.seeds import shuffler
+from posttrain.stage.seeds import purpose_seed, shuffler
 
 WINDOW = 8192
 
@@ -83,10 +84,37 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Paced:
-    """Rows that come into the table's passes by and by, the first ones first."""
+    """Rows that come into the table's passes by and by: the first ones, or easy ones by chance."""
 
-    share_at: Callable[[int], float]
-    """Share of the rows that a pass takes which begins at a step, by its number from 0."""
+    share_at: Callable[[int, int], float]
+    """Share of the rows that a pass takes, by the step at which it begins and its own number, both
+    from 0."""
+    ease: Sequence[float] | None = None
+    """What each row is drawn in proportion to; None takes the first ones in the table's order."""
+    seed: int = 0
+    """Of the draws."""
+
+    def take(self, rows: Sequence[int], *, step: int, number: int) -> list[int]:
+        """Choose the rows of a pass.
+
+        Drawn ones are drawn without replacement, as in the race of `WeightedStream.draw`.
+
+        Args:
+            rows: All of them, in the table's order.
+            step: At which the pass begins.
+            number: Of the pass.
+
+        Returns:
+            At least one of them, in the table's order.
+
+        """
+        count = max(1, round(self.share_at(step, number) * len(rows)))
+        if self.ease is None:
+            return list(rows[:count])
+        draws = random.Random(purpose_seed(self.seed, "pace", number))
+        finish = {row: draws.expovariate(1.0) / self.ease[row] for row in rows}
+        taken = set(sorted(rows, key=finish.__getitem__)[:count])
+        return [row for row in rows if row in taken]
 
 
 def plan_steps(
@@ -110,8 +138,8 @@ def plan_steps(
         epochs: Passes over the rows; a fraction ends within a pass.
         seed: Shuffles the rows; None takes those of every epoch in the order in which they stand.
         num_steps: Steps to plan, as many passes as they take, in place of `epochs`.
-        taken: What a pass takes: shares of groups, which are drawn and so want a seed, or the first
-            rows of the table; None for all of them.
+        taken: What a pass takes: shares of groups, which are drawn and so want a seed, or some rows
+            of the table; None for all of them.
         packed: Count no padding, and keep the shuffled order.
 
     Returns:
@@ -122,7 +150,7 @@ def plan_steps(
 
     """
     mixture = taken if isinstance(taken, Mixture) else None
-    share_at = taken.share_at if isinstance(taken, Paced) else None
+    paced = taken if isinstance(taken, Paced) else None
     if mixture is not None and seed is None:
         raise ValueError("a mixture draws its rows, so it needs a seed")
     ordered, shuffled = (end_to_end, end_to_end) if packed else (padded_in_order, length_buckets)
@@ -131,8 +159,8 @@ def plan_steps(
     passes = itertools.count() if num_steps is not None else range(math.ceil(epochs))
     for epoch in passes:
         rows = [index for stream in streams for index in stream.take_epoch()]
-        if share_at is not None:
-            rows = rows[: max(1, round(share_at(len(steps)) * len(rows)))]
+        if paced is not None:
+            rows = paced.take(rows, step=len(steps), number=epoch)
         if seed is None:
             batches = ordered(rows, lengths, batch_tokens)
         else:

@@ -136,12 +136,22 @@ def test_a_paced_pass_takes_the_first_rows_of_the_table():
         [0, 1, 2, 3, 4, 5],
     ]
     in_order = plan_steps(
-        [1] * 10, batch_tokens=2, epochs=1.0, seed=None, taken=Paced(lambda _: 0.4)
+        [1] * 10, batch_tokens=2, epochs=1.0, seed=None, taken=Paced(lambda _step, _number: 0.4)
     )
     assert in_order == [[0, 1], [2, 3]]
 
 
-def _share(step):
+def test_a_paced_pass_draws_easy_rows_sooner_and_other_ones_each_time():
+    # Nine rows of ease 1 and one of 1000: it is hardly ever left out of two.
+    paced = Paced(lambda _step, _number: 0.2, ease=[1.0] * 9 + [1000.0], seed=3)
+    passes = [paced.take(range(10), step=0, number=number) for number in range(200)]
+    assert all(len(each) == 2 and each == sorted(each) for each in passes)
+    assert sum(9 in each for each in passes) >= 195
+    assert {row for each in passes for row in each} == set(range(10))
+    assert passes[7] == paced.take(range(10), step=99, number=7)
+
+
+def _share(step, _number):
     return 0.2 if step < 2 else 0.6
 
 

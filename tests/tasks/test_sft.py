@@ -12,10 +12,12 @@ from posttrain.learning.models.adapters import load_adapter
 from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.models.logprobs import wanted_logprobs
+from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.row_losses.base import RowLoss
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.sft import TASK
+from tasks.sft.config import SftConfig
 from tasks.sft.stage import run
 
 CONFIG = {
@@ -331,6 +333,29 @@ def test_a_pace_takes_the_first_rows_of_the_table_first(answers, base, write, tm
     followed = {"from": 0.1, "to": 1.0, "metric": "sft/loss", "low": 0.5, "high": 1.0}
     with pytest.raises(UserError, match="which rows a step takes is planned before the first one"):
         TASK.config.parse({"pace": {"share": followed}}, where="sft")
+
+
+def test_a_pace_draws_rows_by_what_the_policy_already_says_of_them(
+    answers, base, write, tmp_path, monkeypatch
+):
+    rows, planned = answers.filter("verified"), []
+    plan = SftConfig.plan
+    monkeypatch.setattr(
+        SftConfig, "plan", lambda *given, **more: planned.append(more) or plan(*given, **more)
+    )
+    config = {"epochs": 2.0, "pace": {"by": "loss", "swing": {"least": 0.25, "most": 0.5}}}
+    policy, _ = learned(config, rows, base, write, tmp_path, "drawn")
+    again, _ = learned(config, rows, base, write, tmp_path, "again")
+    assert weights_digest(policy.model) == weights_digest(again.model)
+    # What was asked is the base's own loss of each row.
+    start, losses = load_policy(base), planned[0]["losses"]
+    assert losses == planned[1]["losses"]
+    mean = sum(losses[:3]) / 3
+    assert mean == pytest.approx(
+        sum(nll(start, rows[index : index + 1]) for index in range(3)) / 3, rel=1e-3
+    )
+    with pytest.raises(UserError, match=r"pace.by loss .* asked in sft alone; set it to order"):
+        TrainingConfig(pace={"by": "loss"}).plan([1, 1], seed=0)
 
 
 def test_the_assistants_earlier_turns_are_learned_where_the_recipe_says_so(

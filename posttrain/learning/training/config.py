@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from posttrain.data.batching import Mixture
 
 
+_LEAST_LOSS = 1e-3
+"""In nats a token; rows of a smaller loss are as easy."""
+
+
 class LoraConfig(StageConfig):
     """Low-rank adapters (arXiv 2106.09685) in place of training every weight."""
 
@@ -63,12 +67,67 @@ class LearnerConfig(StageConfig):
     """Stop by the loss on held-out rows."""
 
 
+class SwingConfig(StageConfig):
+    """A share that grows from pass to pass, and shrinks again, over and over."""
+
+    least: float = Field(default=0.25, gt=0.0, le=1.0)
+    """Share of the first pass, and of the smallest ones."""
+    most: float = Field(default=1.0, gt=0.0, le=1.0)
+    """Share of the largest passes."""
+    factor: float = Field(default=0.5, gt=0.0, lt=1.0)
+    """What a shrinking pass takes of the one before it; a growing one takes that many times more.
+    """
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.least > self.most:
+            raise ValueError(f"least {self.least} is above most {self.most}; swap them")
+        return self
+
+    def share_of(self, number: int) -> float:
+        """Compute the share of a pass.
+
+        >>> [SwingConfig().share_of(number) for number in range(6)]
+        [0.25, 0.5, 1.0, 0.5, 0.25, 0.5]
+
+        Args:
+            number: Of the pass, from 0.
+
+        Returns:
+            A number from `least` to `most`, which are both met.
+
+        """
+        share, growing = self.least, True
+        for _ in range(number):
+            growing = share < self.most if share in (self.least, self.most) else growing
+            share *= 1 / self.factor if growing else self.factor
+            share = min(self.most, max(self.least, share))
+        return share
+
+
 class PaceConfig(Schedulable):
-    """How much of the table is trained on, from its beginning: a curriculum that may swing."""
+    """How much of the table is trained on: a curriculum that may swing."""
 
     share: float = Field(default=1.0, gt=0.0, le=1.0)
-    """Share of the rows, the first in the table's order, that a pass takes; by the step at which
-    the pass begins."""
+    """Share of the rows that a pass takes; by the step at which the pass begins."""
+    swing: SwingConfig | None = None
+    """A share that goes by the number of the pass, in place of `share`."""
+    by: Literal["order", "loss"] = "order"
+    """Which rows these are: the first of the table, or drawn, each in proportion to 1 / its loss by
+    the model that training begins from."""
+
+    def share_at(self, step: int, number: int) -> float:
+        """Return the share of a pass.
+
+        Args:
+            step: At which it begins, from 0.
+            number: Its own, from 0.
+
+        Returns:
+            Above 0, and at most 1.
+
+        """
+        return self.swing.share_of(number) if self.swing else float(at(self, step, {}).share)
 
 
 class TrainingConfig(StageConfig):
@@ -85,7 +144,8 @@ class TrainingConfig(StageConfig):
     order: Literal["shuffled", "as_given"] = "shuffled"
     """`as_given` takes rows (pairs) in the table's order in every pass: curate.order, for one."""
     pace: PaceConfig = PaceConfig()
-    """Share of the table that a pass takes; a schedule makes a curriculum of curate.order."""
+    """Share of the table that a pass takes, and which; a schedule makes a curriculum of
+    curate.order."""
     batch_tokens: int = Field(2048, ge=1)
     """Tokens of one optimizer step, padding counted; a longer row still makes a batch."""
     micro_batch_tokens: int | None = Field(None, ge=1)
@@ -160,7 +220,12 @@ class TrainingConfig(StageConfig):
         return {**STEP, **(HELDOUT if self.learner.early_stop else {})}
 
     def plan(
-        self, lengths: Sequence[int], *, seed: int, mixture: "Mixture | None" = None
+        self,
+        lengths: Sequence[int],
+        *,
+        seed: int,
+        mixture: "Mixture | None" = None,
+        losses: Sequence[float] | None = None,
     ) -> list[list[int]]:
         """Plan the rows of every optimizer step.
 
@@ -168,22 +233,34 @@ class TrainingConfig(StageConfig):
             lengths: Tokens of each row.
             seed: Shuffles the rows, unless they come as given.
             mixture: Groups of rows and their shares.
+            losses: Of each row, by the model that training begins from; None where nobody knows.
 
         Returns:
             Indices of rows, step by step.
 
+        Raises:
+            UserError: Rows are drawn by their loss, and it is not known.
+
         """
         from posttrain.data.batching import Paced, plan_steps
 
+        ease = None
+        if self.pace.by == "loss":
+            if losses is None:
+                raise UserError(
+                    f"{self.STAGE or 'training'}.pace.by loss draws rows by what a model that has"
+                    " learned already says of them, which is asked in sft alone; set it to order"
+                )
+            # A row that is certain already would take all draws.
+            ease = [1 / max(loss, _LEAST_LOSS) for loss in losses]
         return plan_steps(
             lengths,
             batch_tokens=self.batch_tokens,
             epochs=self.epochs,
             num_steps=self.steps,
             seed=seed if self.order == "shuffled" else None,
-            taken=mixture if self.pace == PaceConfig() else Paced(self._share_at),
+            taken=mixture
+            if self.pace == PaceConfig()
+            else Paced(self.pace.share_at, ease=ease, seed=seed),
             packed=self.learner.packing,
         )
-
-    def _share_at(self, step: int) -> float:
-        return float(at(self.pace, step, {}).share)

@@ -128,13 +128,15 @@ def next_token_objective(
     # A text that answers nothing stands for itself.
     keys = [key or text for key, text in zip(asked, corpus.texts, strict=True)]
     taught, held = hold_out(keys, config.learner.early_stop, seed=context.seed)
+    learned = [rows[index] for index in taught]
     batches = token_batches(
         policy,
-        [rows[index] for index in taught],
+        learned,
         corpus.take(taught).mixture,
         config=config,
         seed=context.seed,
         facts=facts and facts.take(taught),
+        losses=None if new_model else _losses(policy, learned, config),
     )
     measured = None
     if held:
@@ -150,6 +152,15 @@ def next_token_objective(
         loss_at=lambda changed: loss_by(loss_of(changed)),
     )
     return objective, len(rows), limit
+
+
+def _losses(
+    policy: "Policy", rows: Sequence[TokenRow], config: TrainingConfig
+) -> list[float] | None:
+    """What the policy as it is loses on each row, in nats a token; None where nobody asks."""
+    if config.pace.by != "loss":
+        return None
+    return [-float(each.mean()) for each in reference_logprobs(policy, rows, config)]
 
 
 def _remember(policy: "Policy", rows: Sequence[TokenRow], corpus: Corpus, where: str) -> None:

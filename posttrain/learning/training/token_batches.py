@@ -61,6 +61,7 @@ def token_batches(
     config: TrainingConfig,
     seed: int,
     facts: RowFacts | None = None,
+    losses: Sequence[float] | None = None,
 ) -> Batches[TokenBatch]:
     """Plan every step over the rows.
 
@@ -71,6 +72,7 @@ def token_batches(
         config: Budgets, passes, packing.
         seed: Of the order.
         facts: Weights and judgments of the rows; None where all count alike.
+        losses: Of each row by the policy as it is, where rows are drawn by them.
 
     Returns:
         The micro-batches of every step.
@@ -78,7 +80,7 @@ def token_batches(
     """
     lengths = [len(row.ids) for row in rows]
     packed = config.learner.packing
-    steps = config.plan(lengths, seed=seed, mixture=mixture)
+    steps = config.plan(lengths, seed=seed, mixture=mixture, losses=losses)
     table = TokenTable(rows, pad=int(policy.tokenizer.pad_token_id), packed=packed, facts=facts)
     return Batches(steps, lengths, table.batch, config.micro_batch_tokens, packed)
 
