@@ -18,7 +18,7 @@ from posttrain.operations.gradients.check import (
     formula_of,
     method_gradients,
 )
-from posttrain.operations.gradients.compare import GradientErrors, apart
+from posttrain.operations.gradients.compare import GradientErrors, apart, worst
 from posttrain.operations.gradients.rollouts import drive_rl
 from posttrain.operations.tiny_world import make_tiny_world
 from posttrain.pipeline.recipe_schema import stages_of_flow
@@ -128,6 +128,11 @@ def test_what_shows_nothing_does_not_agree(world, default_run):
     assert not GradientErrors(1e-5, 0.0, torch.float64).agree
     assert not GradientErrors(0.0, 2e-5, torch.float64).agree
     assert GradientErrors(0.0, 2e-5, torch.float32).agree
+    # One update that shows something is enough, and what it shows counts.
+    nothing = GradientErrors(0.0, 0.0, torch.float64, "the formula's gradient is 0")
+    assert worst([nothing, errors]).agree
+    assert not worst([nothing, nothing]).agree
+    assert not worst([nothing, GradientErrors(1e-5, 0.0, torch.float64)]).agree
     # In the first update every ratio is 1, which tells no clip from another.
     formula = formula_of(find_method("default"), "rl", world)
     run = replace(default_run, updates=default_run.updates[:1])

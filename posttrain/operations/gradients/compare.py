@@ -156,13 +156,18 @@ def gradients_of(loss: Tensor, leaves: Iterable[Tensor]) -> Tensor:
 
 
 def worst(errors: Iterable[GradientErrors]) -> GradientErrors:
-    """Take the largest errors of several updates, and the first complaint."""
+    """Take the largest errors of several updates, and the first complaint where each has one.
+
+    An update in which no group differs shows nothing, and the others may; where only the formula's
+    gradient is 0 there, the error is infinite.
+    """
     found = list(errors)
+    complaints = [each.complaint for each in found]
     return GradientErrors(
         max(each.tokens for each in found),
         max(each.weights for each in found),
         found[0].dtype,
-        next((each.complaint for each in found if each.complaint), ""),
+        complaints[0] if all(complaints) else "",
     )
 
 

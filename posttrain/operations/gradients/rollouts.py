@@ -261,11 +261,12 @@ def _update_errors(formula: RolloutFormula, run: SeenRl, update: SeenRollouts) -
     rows = _formula_rows(run, update, stored, log_p)
     weights, complaint = update.weights_apart(model, formula(rows))
     # Of the log-probabilities: at the very numbers that the stage computed.
-    seen: dict[tuple[int, ...], tuple[Tensor, list[Tensor]]] = {}
+    # Of equal tokens more may have been read and fewer drawn: behind a longer hint.
+    seen: dict[tuple[tuple[int, ...], int], tuple[Tensor, list[Tensor]]] = {}
     for ids, values_T, grad_T in update.rows():
-        seen.setdefault(ids, (values_T, []))[1].append(grad_T)
+        seen.setdefault((ids, len(values_T)), (values_T, []))[1].append(grad_T)
     leaves = [each.detach() for each in log_p]
-    names = [tuple(row["token_ids"]) for row in stored]
+    names = [(tuple(row["token_ids"]), len(row["logprobs"])) for row in stored]
     bearing = [place for place in rows.chosen if names[place] in seen]
     for place in bearing:
         leaves[place] = seen[names[place]][0].clone().requires_grad_()
