@@ -41,6 +41,7 @@ SLOTS: Mapping[str, str] = {
     "branching": "posttrain.learning.episodes.branches.registry:BRANCHINGS",
     "guidance": "posttrain.learning.episodes.guidance.registry:GUIDANCE",
     "producer": "posttrain.learning.rl.producers.registry:PRODUCERS",
+    "hint_law": "posttrain.learning.rl.hints.registry:HINT_LAWS",
     "selection": "posttrain.learning.rl.selections.registry:SELECTIONS",
     "reference": "posttrain.learning.rl.references.registry:REFERENCES",
     "rehearsal": "posttrain.learning.rl.rehearsals.registry:REHEARSALS",

@@ -47,7 +47,11 @@ def _refuse(stage: Stage, dag: Dag) -> None:
             " not learned from stored episodes; set algorithm.advantage.kind to learned, or write"
             " episodes: null"
         )
-    refuse_unserved_ports(stage, "reward.components", config.reward.ports, _ASKED)
+    asked = config.reward.ports
+    if more := dict.fromkeys(config.producer.ports, config.producer.kind):
+        refuse_unserved_ports(stage, "producer", more, {each: _ASKED[each] for each in more})
+        asked = {**more, **asked}
+    refuse_unserved_ports(stage, "reward.components", asked, _ASKED)
     players, instructor = dict(config.producer.players_asked), config.draw.instructions
     if instructor is not None:
         refuse_unserved_ports(stage, "draw.instructions", instructor.players_asked, {})
@@ -105,7 +109,7 @@ TASK = Task(
         ),
         "traces": Port(
             ArtifactKind.COMPLETIONS,
-            "solutions that components of the reward compare with: trace_likeness",
+            "solutions that a part of the reward compares with, or the producer gives a part of",
             optional=True,
         ),
         "rehearsals": Port(

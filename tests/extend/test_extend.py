@@ -20,7 +20,8 @@ FOLDER = Path(__file__).parent / "plugins"
 # Stages of RL that play in the environment of a plug-in.
 PLAYING = {"rl_play", "rl_company", "rl_forgetful"}
 # All that score what a policy wrote.
-SCORING = {"probe", "probe_told", "preference", "rl", "rl_told", "rl_stored", *PLAYING, "evaluate"}
+SCORING = {"probe", "probe_told", "preference", "rl", "rl_told", "rl_stored", "rl_hinted"}
+SCORING |= {*PLAYING, "evaluate"}
 # Slot -> the first stages that run again when the plug-in's formula is edited.
 STAGES = {
     "source": {"synthesize"},
@@ -42,6 +43,7 @@ STAGES = {
     "branching": {"rl_play"},
     "guidance": {"probe_told"},
     "producer": {"rl"},
+    "hint_law": {"rl_hinted"},
     "selection": {"rl"},
     "addition": {"rl"},
     "foreign_loss": {"rl"},
@@ -219,6 +221,19 @@ def test_the_selection_says_what_is_learned_from(extended):
         assert group["trained"].sum() == 2
         paid = group.filter("trained")["reward"].sort()
         assert paid.to_list() == [group["reward"].min(), group["reward"].max()]
+
+
+def test_the_hint_law_gave_what_each_half_of_a_group_began_with(extended):
+    solved = dict(table(extended, "curate/traces").select("id", "text").iter_rows())
+    rows = table(extended, "rl_hinted/rollouts").filter(source="letters").to_dicts()
+    assert rows
+    for row in rows:
+        given = {each["name"]: each["value"] for each in row["facts"]}
+        assert given["hint"] <= 0.5 ** (1 + given["hint_round"])
+        if given["hint"]:
+            *_, trace = row["parents"]
+            length = max(1, int(given["hint"] * len(solved[trace])) // 2)
+            assert row["text"][:length] == solved[trace][:length]
 
 
 def test_the_instructor_stood_before_every_problem(extended):

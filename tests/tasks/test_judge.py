@@ -169,6 +169,28 @@ def test_likeness_is_that_of_the_most_similar_trace(coins, tmp_path):
     assert part.score(answers(coins[1], "abcd"), known) == [None]
 
 
+def test_subgoals_are_the_lines_of_a_solution_in_their_order_but_for_the_last(coins, tmp_path):
+    rows = [
+        Completion(
+            coins[0], "1 + 1 = 2\n2 + 3 = 5\n5 + 5 = 10\n#### 10", "t", 1.0, True, "correct"
+        ),
+        Completion(coins[1], "#### 2", "t", 1.0, True, "correct"),
+    ]
+    tables = PortTables({"traces": written(tmp_path / "traces.parquet", rows)})
+    part, known = COMPONENTS.parse("subgoals"), Inquiry(VerifierCache(), tables=tables)
+    # All; the first and the third; the first behind the second does not count; the goal alone.
+    told = [
+        "1 + 1 = 2\n2 + 3 = 5\n5 + 5 = 10\n#### 10",
+        "1 + 1 = 2\n2 + 3 = 6\n5 + 5 = 10\n#### 9",
+        "2 + 3 = 5\n1 + 1 = 2",
+        "#### 10",
+    ]
+    assert part.score(answers(coins[0], *told), known) == [1.0, 2 / 3, 1 / 3, 0.0]
+    # Nothing is named where the solution is the goal itself, or there is none.
+    assert part.score(answers(coins[1], "#### 2"), known) == [0.0]
+    assert part.score(answers(coins[2], "#### 2"), known) == [0.0]
+
+
 REWARD = {
     "components": {
         "correct": "verifier",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 import polars as pl
 
@@ -29,25 +30,42 @@ def subject_of(problem_id: str, text: str) -> str:
     return row_id(problem_id, text)
 
 
+class StoredSolution(NamedTuple):
+    """A worked answer that somebody gave."""
+
+    id: str
+    """Of its row."""
+    text: str
+
+
 @dataclass
 class PortTables:
     """Tables by the port that brings them."""
 
     paths: Mapping[str, Path] = field(default_factory=dict)
     """Files and folders by port."""
-    _traces: Mapping[str, tuple[str, ...]] | None = None
+    _solutions: Mapping[str, tuple[StoredSolution, ...]] | None = None
     _verdicts: dict[tuple[str, str | None], Mapping[str, float | None]] = field(
         default_factory=dict
     )
 
     def traces(self) -> Mapping[str, tuple[str, ...]]:
         """Return the solutions of each problem, by its id: all that were not found wrong."""
-        if self._traces is None:
+        return {
+            name: tuple(dict.fromkeys(each.text for each in found))
+            for name, found in self.solutions().items()
+        }
+
+    def solutions(self) -> Mapping[str, tuple[StoredSolution, ...]]:
+        """Return the same with the ids of their rows, in the table's order."""
+        if self._solutions is None:
             table = read_table(self._path(TRACES), COMPLETIONS)
             kept = table.filter(pl.col("verified").fill_null(value=True))
-            texts = kept.group_by("problem_id", maintain_order=True).agg("text")
-            self._traces = {name: tuple(dict.fromkeys(found)) for name, found in texts.iter_rows()}
-        return self._traces
+            found: dict[str, list[StoredSolution]] = {}
+            for name, *row in kept.select("problem_id", "id", "text").iter_rows():
+                found.setdefault(name, []).append(StoredSolution(*row))
+            self._solutions = {name: tuple(each) for name, each in found.items()}
+        return self._solutions
 
     def verdicts(self, component: str, judge: str | None) -> Mapping[str, float | None]:
         """Return what one judge said of answers, by `subject_of` them.
@@ -92,7 +110,5 @@ class PortTables:
 
     def _path(self, port: str) -> Path:
         if port not in self.paths:
-            raise UserError(
-                f"rl: a reward component asks for the port {port}; connect it under `inputs`"
-            )
+            raise UserError(f"rl: a part asks for the port {port}; connect it under `inputs`")
         return self.paths[port]

@@ -119,6 +119,7 @@ class ProductionWorker:
         tokenizer: "PreTrainedTokenizerBase",
         producer: Producer,
         players: Mapping[str, Path],
+        ports: Mapping[str, Path],
     ) -> None:
         self._passes = passes
         self._model = passes.trainable.model.to(passes.device)
@@ -126,7 +127,7 @@ class ProductionWorker:
         self._open = ExitStack()
         self._engine = self._open.enter_context(open_engine(engine, policy))
         rewarder: Any = _Absent(name_of(producer))
-        bench = Workbench(self._engine, rewarder, tokenizer, policy, passes.device, players)
+        bench = Workbench(self._engine, rewarder, tokenizer, policy, passes.device, players, ports)
         self._production = start_producer(producer, bench)
 
     def equip(self, version: int, tools: Weights) -> None:
@@ -205,7 +206,15 @@ def drawing_ahead(
     if not count:
         yield None
         return
-    arguments = (engine, _portable(passes), bench.tokenizer, passes.config.producer, bench.players)
+    producer = passes.config.producer
+    arguments = (
+        engine,
+        _portable(passes),
+        bench.tokenizer,
+        producer,
+        bench.players,
+        bench.ports,
+    )
     with ExitStack() as opened:
         pool: _Pool
         if context.ray is None:

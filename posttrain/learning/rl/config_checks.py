@@ -204,7 +204,14 @@ def refuse_carried_instructions(producer: Producer, instructor: Instructor | Non
             which it is over, and it was begun behind those of an earlier one.
 
     """
-    if producer.carried and instructor is not None:
+    if instructor is None:
+        return
+    if producer.rewords:
+        raise ValueError(
+            f"draw.instructions stand before a problem, and {producer.rewords} writes its prompt"
+            " anew without them; leave one of the two out"
+        )
+    if producer.carried:
         raise ValueError(
             f"draw.instructions are credited with the rollouts of their own step, and what"
             f" {name_of(producer)} carries over is of an earlier one; leave draw.instructions out,"

@@ -9,6 +9,7 @@ from posttrain.learning.algorithms.regularizers.registry import REGULARIZERS
 from posttrain.learning.curriculum.base import ProblemSampler
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.score import MANY_UNJUDGED
+from posttrain.learning.rl.hints.base import HINT
 from posttrain.learning.rl.selections.base import Selection, measured
 from posttrain.learning.training.metrics import check_metric
 from posttrain.stage.slots import name_of
@@ -47,6 +48,8 @@ METRICS: Mapping[str, str] = {
     "rl/rollouts_drawn": "rollouts drawn for the step",
     "rl/tokens_drawn": "tokens drawn for the step, those that branches share once",
     "rl/branched": "share of rollouts that branched off from another, where any did",
+    "rl/hinted": "share of rollouts behind a part of a solution, where a producer gives such",
+    "rl/hint": "mean share of the solution that was given, where a producer gives such",
     "rl/rounds": "rounds of sampling",
     "rl/rollouts_trained": "rollouts that the learner was given",
     "rl/rollouts_masked": "of those, without loss: cut off, not judged, of a sign left out, stored",
@@ -252,6 +255,7 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
     learned = sum(rollout.num_drawn for rollout in rollouts if rollout.trained and rollout.judged)
     branched = sum(rollout.shared > 0 for rollout in rollouts)
     turns = [len(rollout.drawn_by_turn) for rollout in rollouts]
+    given = [value for row in rollouts for name, value in row.facts if name == HINT]
     policies = [len(set(rollout.versions)) for rollout in rollouts]
     num_informative = sum(len(g) for g, has in zip(groups, informative, strict=True) if has)
     return {
@@ -269,6 +273,7 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
         **({"episodes_failed": broke / len(rollouts)} if broke else {}),
         **({"episodes_late": late / len(rollouts)} if late else {}),
         **({"branched": branched / len(rollouts)} if branched else {}),
+        **({"hinted": fmean(map(bool, given)), "hint": fmean(given)} if given else {}),
         **({"turns": fmean(turns)} if max(turns) > 1 else {}),
         **({"policies": fmean(policies)} if max(policies) > 1 else {}),
         **({"delivered": learned / num_tokens} if max(turns) > 1 or broke or late else {}),

@@ -36,7 +36,7 @@ class Rollout(NamedTuple):
     end: str
     """`over`, or what cut it short: `turns`, `tokens`, `time`, `failed`."""
     text: str
-    """The drawn tokens as text."""
+    """The drawn tokens as text, behind what its answer was given to begin with."""
     turns: tuple[tuple[float, str], ...] = ()
     """What the environment paid for each turn, and the key of where it was spoken; none where
     another part says what the episode is worth."""

@@ -47,7 +47,7 @@ def open_tools(
         UserError: Others are to draw ahead for a learner of several processes.
 
     """
-    players = under_port(PLAYERS, inputs or {})
+    asked = context.device, under_port(PLAYERS, inputs or {}), inputs or {}
     count = learner.passes.config.ahead
     refuse_parts(count, context)
     models = PortModels(inputs or {}, context.device, policy.tokenizer)
@@ -58,13 +58,14 @@ def open_tools(
         assert isinstance(learner, ShardedPolicyLearner)
         with shared_tools(engine, policy, learner, context) as (opened, verify):
             shared = SharedRewarder(reward, verify, models, group=learner.group)
-            yield Workbench(opened, shared, policy.tokenizer, None, context.device, players), None
+            bench = Workbench(opened, shared, policy.tokenizer, None, *asked)
+            yield bench, None
     else:
         with (
             open_engine(engine, policy, ray=context.ray) as opened,
             verifying(context.ray) as verify,
         ):
             rewarder = Rewarder(reward, verify, models)
-            bench = Workbench(opened, rewarder, policy.tokenizer, policy, context.device, players)
+            bench = Workbench(opened, rewarder, policy.tokenizer, policy, *asked)
             with drawing_ahead(count, engine, learner.passes, bench, context) as ahead:
                 yield bench, ahead

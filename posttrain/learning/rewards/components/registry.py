@@ -19,6 +19,7 @@ from posttrain.learning.rewards.components.repetition import RepetitionComponent
 from posttrain.learning.rewards.components.self_report import SelfReportComponent
 from posttrain.learning.rewards.components.solved_length import SolvedLengthComponent
 from posttrain.learning.rewards.components.stored import StoredComponent
+from posttrain.learning.rewards.components.subgoals import SubgoalsComponent
 from posttrain.learning.rewards.components.target_length import TargetLengthComponent
 from posttrain.learning.rewards.components.token_log_ratio import TokenLogRatioComponent
 from posttrain.learning.rewards.components.tokens import TokensComponent
@@ -49,6 +50,7 @@ COMPONENTS = Slot(
         "turn_information_gain": TurnInformationGainComponent,
         "repetition": RepetitionComponent,
         "stored": StoredComponent,
+        "subgoals": SubgoalsComponent,
         "trace_likeness": TraceLikenessComponent,
         "tokens": TokensComponent,
         "target_length": TargetLengthComponent,

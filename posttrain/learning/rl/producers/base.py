@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from posttrain.stage.errors import UserError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from posttrain.learning.episodes.environments.base import Environment
     from posttrain.learning.episodes.players.base import PlayBench
     from posttrain.learning.models.load import Policy
+    from posttrain.learning.rewards.port_tables import PortTables
     from posttrain.learning.rl.rewarder import Rewarder
     from posttrain.learning.rl.rollout import Group
     from posttrain.learning.rollouts.engines.base import Prompt, RolloutEngine, SamplingParams
@@ -41,6 +43,15 @@ class Workbench:
     """Where further models go, as torch names it."""
     players: Mapping[str, "Path"] = field(default_factory=dict)
     """Checkpoints that are connected to the port `players`, by name."""
+    ports: Mapping[str, "Path"] = field(default_factory=dict)
+    """What is connected to the stage, by port."""
+
+    @cached_property
+    def tables(self) -> "PortTables":
+        """Tables that the stage's ports bring, such as `traces`."""
+        from posttrain.learning.rewards.port_tables import PortTables
+
+        return PortTables(self.ports)
 
     def table(self) -> "PlayBench":
         """Return what the players of episodes sit down with."""
@@ -143,6 +154,16 @@ class Producer(Part):
     def players_asked(self) -> Mapping[str, str]:
         """The ports, such as `players.start`, that it asks for checkpoints -> who asks."""
         return {}
+
+    @property
+    def ports(self) -> Sequence[str]:
+        """The ports whose tables it asks, such as `traces`."""
+        return ()
+
+    @property
+    def rewords(self) -> str:
+        """Say what of it writes prompts anew, and loses what stood before them; else empty."""
+        return ""
 
     def played_in(self) -> "Environment | None":
         """Name what answers the policy; None where that is not known beforehand."""

@@ -3,6 +3,7 @@
 from posttrain.learning.rl.producers.base import Producer
 from posttrain.learning.rl.producers.episodes import Episodes
 from posttrain.learning.rl.producers.greedy_first import GreedyFirst
+from posttrain.learning.rl.producers.hinted import Hinted
 from posttrain.learning.rl.producers.partial import Partial
 from posttrain.learning.rl.producers.plain import Plain
 from posttrain.stage.slots import Slot
@@ -11,5 +12,6 @@ PRODUCERS = Slot(
     "producer",
     Producer,
     {"plain": Plain, "episodes": Episodes, "partial": Partial, "greedy_first": GreedyFirst},
+    {"plain": Plain, "episodes": Episodes, "partial": Partial, "hinted": Hinted},
     one_of=("start",),
 )

@@ -4,6 +4,7 @@ from posttrain.learning.rl.selections.base import Selection
 from posttrain.learning.rl.selections.clean_calls import CleanCalls
 from posttrain.learning.rl.selections.every import Every
 from posttrain.learning.rl.selections.greedy_failed import GreedyFailed
+from posttrain.learning.rl.selections.last_hint import LastHint
 from posttrain.learning.rl.selections.resample_on_correct import ResampleOnCorrect
 from posttrain.learning.rl.selections.solved_band import SolvedBand
 from posttrain.stage.slots import Slot
@@ -17,6 +18,7 @@ SELECTIONS = Slot(
         "greedy_failed": GreedyFailed,
         "resample_on_correct": ResampleOnCorrect,
         "solved_band": SolvedBand,
+        "last_hint": LastHint,
     },
     one_of=("keep",),
 )

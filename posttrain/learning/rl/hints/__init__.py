@@ -1,0 +1,1 @@
+"""Hints: how much of a reference solution is given before the policy goes on, one law a file."""
