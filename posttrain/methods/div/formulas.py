@@ -55,3 +55,8 @@ def policy_cliff(rows: FormulaRollouts) -> Tensor:
     return rows.over_answers(
         lambda i: -clipped_gain(rows.ratio(i), a[i] - 0.02 * rows.log_old[i], 0.2, 0.2)
     )
+
+
+def constrained_rlhf(rows: FormulaRollouts) -> Tensor:
+    """The price of the limit is in the rewards; RLOO with the divergence taken off at 0.1."""
+    return rloo(rows, beta=0.1)

@@ -10,7 +10,6 @@ from posttrain.learning.algorithms.regularizers.kl_limit import KlLimitRegulariz
 from posttrain.learning.algorithms.regularizers.sequence_chi_squared import (
     SequenceChiSquaredRegularizer,
 )
-from posttrain.stage.slots import Slot
 from posttrain.stage.slots import InSlot, Slot
 
 REGULARIZERS = Slot(

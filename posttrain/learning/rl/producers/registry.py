@@ -11,7 +11,12 @@ from posttrain.stage.slots import Slot
 PRODUCERS = Slot(
     "producer",
     Producer,
-    {"plain": Plain, "episodes": Episodes, "partial": Partial, "greedy_first": GreedyFirst},
-    {"plain": Plain, "episodes": Episodes, "partial": Partial, "hinted": Hinted},
+    {
+        "plain": Plain,
+        "episodes": Episodes,
+        "partial": Partial,
+        "greedy_first": GreedyFirst,
+        "hinted": Hinted,
+    },
     one_of=("start",),
 )
