@@ -95,6 +95,9 @@ class RowFacts:
     references: Sequence[Tensor] = ()
     """Log-probabilities of each row's learned tokens by a reference, in nats; () where not asked
     for."""
+    scores: Sequence[float] = ()
+    """Of each row; () where not asked for. `advantages` are these less a value of the prompt."""
+    advantages: Sequence[float] = ()
 
     def take(self, kept: Sequence[int]) -> "RowFacts":
         """The facts of the rows of these indices."""
@@ -103,6 +106,8 @@ class RowFacts:
             [self.positives[index] for index in kept],
             [self.solve_rates[index] for index in kept],
             [self.references[index] for index in kept] if self.references else (),
+            [self.scores[index] for index in kept] if self.scores else (),
+            [self.advantages[index] for index in kept] if self.advantages else (),
         )
 
 
@@ -115,11 +120,12 @@ class LearnedFacts:
     solve_rates_N: Tensor
     reference_N: Tensor
     """Log-probabilities by the reference; 0 where none was asked for."""
+    advantages_N: Tensor
+    """Score of the row less the value of its prompt; 0 where not asked for."""
 
     def to(self, device: str | torch.device) -> "LearnedFacts":
         """The same on `device`."""
-        moved = (self.weights_N, self.positives_N, self.solve_rates_N, self.reference_N)
-        return LearnedFacts(*(tensor.to(device) for tensor in moved))
+        return LearnedFacts(*(tensor.to(device) for tensor in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -334,6 +340,7 @@ class TokenTable:
             arrays += [np.array(each) for each in (known.weights, known.positives)]
             # References follow from the rows and the weights that they are told beside.
             arrays += [np.array(known.solve_rates)]
+            arrays += [np.array(known.scores)] if known.scores else []
         return sha256_of_parts(array.tobytes() for array in arrays)
 
     def batch(self, part: Sequence[int]) -> TokenBatch:
@@ -364,12 +371,13 @@ class TokenTable:
             return batch
         known = self._facts.take(part)
         learned_B = torch.from_numpy(self._learned_N[np.array(part)])
-        weights_N, positives_N, solve_rates_N = (
+        advantages = known.advantages or [0.0] * len(part)
+        weights_N, positives_N, solve_rates_N, advantages_N = (
             torch.repeat_interleave(torch.tensor(each), learned_B)
-            for each in (known.weights, known.positives, known.solve_rates)
+            for each in (known.weights, known.positives, known.solve_rates, advantages)
         )
         reference_N = torch.cat([*known.references]) if known.references else 0.0 * weights_N
-        facts = LearnedFacts(weights_N, positives_N, solve_rates_N, reference_N)
+        facts = LearnedFacts(weights_N, positives_N, solve_rates_N, reference_N, advantages_N)
         return replace(batch, num_units=float(weights_N.double().sum()), facts=facts)
 
     def _pack(self, rows_B: _Ints, length_B: _Ints, start_B: _Ints) -> TokenBatch:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -23,7 +23,7 @@ from posttrain.stage.errors import UserError
 from tasks.sft.config import SftConfig
 
 _UNJUDGED = pl.col("verified").is_null()
-_COLUMNS = ["problem_id", "source", "prompt", "text", "verified", "weight", "context"]
+_COLUMNS = ["problem_id", "source", "prompt", "text", "verified", "score", "weight", "context"]
 
 
 def run(
@@ -136,6 +136,7 @@ def _taught(traces: pl.DataFrame, loss: RowLoss, path: Path, context: StageConte
     kept_where = {
         "have weight 0": pl.col("weight") > 0,
         **({"could not be judged": ~_UNJUDGED} if "judgments" in loss.NEEDS else {}),
+        **({"have no score": pl.col("score").is_not_null()} if "advantages" in loss.NEEDS else {}),
         **(
             {"are of prompts all right or all wrong": (rate > 0) & (rate < 1)}
             if "mixed_prompts" in loss.NEEDS
@@ -157,10 +158,13 @@ def _taught(traces: pl.DataFrame, loss: RowLoss, path: Path, context: StageConte
 def _facts(traces: pl.DataFrame, loss: RowLoss) -> RowFacts | None:
     """Say what a loss may know of the rows; None where all count alike and it asks for nothing."""
     judged = "judgments" in loss.NEEDS
-    if not judged and "reference" not in loss.NEEDS and (traces["weight"] == 1.0).all():
+    asked = judged or not loss.NEEDS.isdisjoint({"reference", "advantages"})
+    if not asked and (traces["weight"] == 1.0).all():
         return None
     if not judged:
         traces = traces.with_columns(verified=pl.lit(value=True))
     rate = pl.col("verified").mean().over("problem_id")
     known = traces.select("weight", "verified", rate=rate.cast(pl.Float64))
-    return RowFacts(*(column.to_list() for column in known.get_columns()))
+    facts = RowFacts(*(column.to_list() for column in known.get_columns()))
+    scores = traces["score"].to_list() if "advantages" in loss.NEEDS else ()
+    return replace(facts, scores=scores)

@@ -399,6 +399,23 @@ def test_prompts_all_right_or_all_wrong_and_rows_of_no_weight_are_left_out(
         learned(config, right, base, write, tmp_path, "none")
 
 
+def test_only_rows_above_the_value_of_their_prompt_are_learned(answers, base, write, tmp_path):
+    """Every prompt has a right row: a value that knows no more is the mean, and right is above."""
+    scored = answers.with_columns(score=pl.col("verified").cast(pl.Float64))
+    config = {"require_verified": False, "epochs": 12.0, "loss": "advantage_leftover"}
+    policy, notes = learned(config, scored, base, write, tmp_path, "leftover")
+    right = scored.filter("verified")
+    assert any(f"{len(right)} of {len(scored)} rows score above the value" in n for n in notes if n)
+    before = load_policy(base)
+    assert nll(policy, right) < nll(before, right) - 0.05
+    unscored = scored.with_columns(score=pl.lit(None, pl.Float64))
+    with pytest.raises(UserError, match="no row is left to learn from, as .* have no score"):
+        learned(config, unscored, base, write, tmp_path, "unscored")
+    alike = scored.with_columns(score=pl.lit(0.5))
+    with pytest.raises(UserError, match="no row scores above the value of its prompt"):
+        learned(config, alike, base, write, tmp_path, "alike")
+
+
 def test_a_loss_may_ask_for_the_reference_alone(base, answers, write, tmp_path):
     class Anchored(RowLoss):
         """Cross-entropy, and the square of the distance to where the stage began."""

@@ -206,13 +206,16 @@ def loss_by(part: RowLoss) -> Loss[TokenBatch]:
 def _learned_tokens(batch: TokenBatch, found: LearnedStatistics) -> LearnedTokens:
     """Put what the model says beside what is known of the rows; without facts all are right."""
     zeros_N = found.logprobs_N.detach() * 0.0
-    known = batch.facts or LearnedFacts(zeros_N + 1.0, zeros_N == 0, zeros_N + 1.0, zeros_N)
+    known = batch.facts or LearnedFacts(
+        zeros_N + 1.0, zeros_N == 0, zeros_N + 1.0, zeros_N, zeros_N
+    )
     return LearnedTokens(
         logprobs_N=found.logprobs_N,
         positives_N=known.positives_N,
         solve_rates_N=known.solve_rates_N,
         ends_N=learned_ends(batch),
         reference_N=known.reference_N,
+        advantages_N=known.advantages_N,
         normalizers_N=found.normalizer_N,
     )
 

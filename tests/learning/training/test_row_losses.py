@@ -6,6 +6,7 @@ import torch
 from posttrain.data.rows import RowFacts, TokenRow, TokenTable
 from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.tokenizer import train_tokenizer
+from posttrain.learning.training.row_losses.advantage_leftover import AdvantageLeftover
 from posttrain.learning.training.row_losses.base import LearnedTokens
 from posttrain.learning.training.row_losses.cross_entropy import CrossEntropy
 from posttrain.learning.training.row_losses.f_divergence import FDivergence
@@ -15,7 +16,16 @@ from posttrain.learning.training.row_losses.unlikelihood import Unlikelihood
 from posttrain.learning.training.token_batches import loss_by
 
 
-def tokens(logprobs, *, positives=None, rates=None, reference=None, normalizers=None, ends=None):
+def tokens(
+    logprobs,
+    *,
+    positives=None,
+    rates=None,
+    reference=None,
+    normalizers=None,
+    ends=None,
+    advantages=None,
+):
     logprobs_N = torch.tensor(logprobs, dtype=torch.float64, requires_grad=True)
     count = len(logprobs)
     return LearnedTokens(
@@ -24,6 +34,7 @@ def tokens(logprobs, *, positives=None, rates=None, reference=None, normalizers=
         solve_rates_N=torch.tensor(rates or [1.0] * count, dtype=torch.float64),
         ends_N=torch.tensor(ends or [False] * (count - 1) + [True]),
         reference_N=torch.tensor(reference or [0.0] * count, dtype=torch.float64),
+        advantages_N=torch.tensor(advantages or [0.0] * count, dtype=torch.float64),
         normalizers_N=normalizers,
     )
 
@@ -31,6 +42,24 @@ def tokens(logprobs, *, positives=None, rates=None, reference=None, normalizers=
 def gradients(part, given):
     part.losses(given).sum().backward()
     return given.logprobs_N.grad.tolist()
+
+
+def test_a_leftover_advantage_weighs_the_whole_row_by_its_ratio():
+    """Rows of two tokens, 0.3 likelier in all, and of one, 2 likelier; then one without any."""
+    given = {
+        "reference": [-0.6, -1.2, -2.5, -1.0],
+        "ends": [False, True, True, True],
+        "advantages": [0.5, 0.5, 0.25, -0.5],
+    }
+    whole = 0.5 * math.exp(0.3)
+    # exp(2) is held at 1.9.
+    expected = [-whole, -whole, -0.25 * 1.9, 0.0]
+    logprobs = [-0.5, -1.0, -0.5, -1.0]
+    assert gradients(AdvantageLeftover(), tokens(logprobs, **given)) == pytest.approx(expected)
+    by_token = gradients(AdvantageLeftover(ratio="token"), tokens(logprobs, **given))
+    assert by_token[:2] == pytest.approx([-0.5 * math.exp(0.1), -0.5 * math.exp(0.2)])
+    alone = gradients(AdvantageLeftover(ratio="none"), tokens(logprobs, **given))
+    assert alone == pytest.approx([-0.5, -0.5, -0.25, 0.0])
 
 
 def test_cross_entropy_is_the_negated_log_probability():

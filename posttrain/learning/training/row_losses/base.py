@@ -14,6 +14,7 @@ ROW_LOSS_NEEDS: Mapping[str, str] = {
     "judgments": "whether each row is right: rows that could not be judged are left out",
     "mixed_prompts": "prompts with right rows and wrong ones: the rows of others are left out",
     "reference": "the log-probabilities of the policy that the stage starts from",
+    "advantages": "scores less values of their prompts: rows that are not above are left out",
     "normalizers": "the log-sum-exp of the logits at each token",
 }
 """What a loss may ask for in its `NEEDS`, and what that is."""
@@ -33,6 +34,8 @@ class LearnedTokens:
     """True at the last learned token of a row."""
     reference_N: "Tensor"
     """By the policy that the stage starts from, in nats; 0 unless the loss needs `reference`."""
+    advantages_N: "Tensor"
+    """Score of the row less the value of its prompt; 0 unless the loss needs `advantages`."""
     normalizers_N: "Tensor | None"
     """Log-sum-exp of the logits, with gradient; None unless the loss needs `normalizers`."""
 

@@ -1,5 +1,6 @@
 """The losses of supervised fine-tuning that ship with posttrain."""
 
+from posttrain.learning.training.row_losses.advantage_leftover import AdvantageLeftover
 from posttrain.learning.training.row_losses.base import RowLoss
 from posttrain.learning.training.row_losses.cross_entropy import CrossEntropy
 from posttrain.learning.training.row_losses.f_divergence import FDivergence
@@ -17,6 +18,7 @@ ROW_LOSSES = Slot(
         "negative_aware": NegativeAware,
         "inverse_soft_q": InverseSoftQ,
         "f_divergence": FDivergence,
+        "advantage_leftover": AdvantageLeftover,
     },
     one_of=("losses",),
 )
