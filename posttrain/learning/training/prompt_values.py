@@ -96,4 +96,5 @@ def _fitted(known_MD: Tensor, mean_M: Tensor, count_M: Tensor, asked_QD: Tensor)
     square_DD = features_MD.T @ (weight_M1 * features_MD)
     square_DD += _RIDGE * torch.eye(len(square_DD), dtype=square_DD.dtype)
     slope_D = torch.linalg.solve(square_DD, features_MD.T @ (weight_M1[:, 0] * (mean_M - base)))
-    return (asked_QD - center_D) / spread_D @ slope_D + base
+    said_Q: Tensor = (asked_QD - center_D) / spread_D @ slope_D + base
+    return said_Q
