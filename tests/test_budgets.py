@@ -53,6 +53,7 @@ KEPT_APART = {
     "posttrain.learning.algorithms.digests_format_1": "a table of data",
     "posttrain.learning.rl.rehearsed_rows": "reading a table is no part of learning from it",
     "posttrain.learning.rl.understood": "it runs the policy; a part of a slot imports no torch",
+    "posttrain.learning.rl.turn_columns": "what turns earned is no padding of tokens",
     "posttrain.learning.rewards.on_ray": "verifying on a cluster is no part of sampling",
     "posttrain.backends.sandbox.gym_scores": "it is sent into a sandbox, and runs there alone",
     "posttrain.operations.maintenance.checks.artifacts": "the workspace is not the cache",

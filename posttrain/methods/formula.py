@@ -39,6 +39,11 @@ class FormulaRollouts:
     """Of the critic, at each drawn token; empty without one."""
     limit: int
     """The longest answer, in tokens."""
+    log_all: Sequence[Tensor] = ()
+    """Of the whole vocabulary at each drawn token, ``[T, V]``, of the policy that learns; where the
+    loss is of the drawn tokens alone, that is `log_p`."""
+    log_all_old: Sequence[Tensor] = ()
+    """The same of the policy before the first update of the step."""
     stored: Sequence[Mapping[str, Any]] = ()
     """The rows as the stage stored them, for a formula that reads more."""
     worths: "Sequence[TurnWorths]" = ()
@@ -65,6 +70,11 @@ class FormulaRollouts:
         """Estimate the divergence from the reference at each token, never negative."""
         behind = self.log_ref[row] - self.log_p[row]
         return behind.exp() - 1 - behind
+
+    def entropy(self, row: int, whole: Sequence[Tensor] | None = None) -> Tensor:
+        """Of the policy that learns at each drawn token of a row, or by the tables of another."""
+        log_all = (self.log_all if whole is None else whole)[row]
+        return -(log_all.exp() * log_all).sum(-1)
 
     def over_tokens(self, loss: Callable[[int], Tensor]) -> Tensor:
         """Sum a row's loss by tokens, over the tokens of the update."""

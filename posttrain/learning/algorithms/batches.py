@@ -100,6 +100,17 @@ class PolicyBatch:
     foreign_B: "Tensor | None" = None
     """True for rollouts that others than the policy wrote; none where it drew them all. Of these
     `sampled_logprobs_BT` are those of the policy before the step's first update."""
+    log_all_NV: "Tensor | None" = None
+    """Of the current policy, of the whole vocabulary at the N drawn tokens, in the mask's order,
+    with gradient; with need `distribution`."""
+    marks_KBT: "Tensor | None" = None
+    """What each of K regularizers said of the tokens before the first update."""
+    past_K2: "Tensor | None" = None
+    """What each of K regularizers measured so far: in the first update, and the mean over all."""
+    mark_BT: "Tensor | None" = None
+    """For a regularizer: its own of `marks_KBT`."""
+    past_2: "Tensor | None" = None
+    """For a regularizer: its own of `past_K2`; None in the first update of a run."""
     group_B: "Tensor | None" = None
     """Equal ids are rollouts of one problem; with need `group_statistics` or `whole_groups`."""
     group_mean_B: "Tensor | None" = None

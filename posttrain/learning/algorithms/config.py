@@ -196,6 +196,15 @@ class Algorithm(StageConfig):
         added = any(each.changes_advantages for each in self.regularizers.values())
         return self.advantage.PER_TOKEN or added
 
+    @property
+    def followed(self) -> tuple[str, ...]:
+        """Metrics whose past regularizers are told, as the learner names them, in their order."""
+        return tuple(
+            self.metric_names(name)[each.FOLLOWS]
+            for name, each in self.regularizers.items()
+            if each.FOLLOWS
+        )
+
     def metric_names(self, name: str) -> dict[str, str]:
         """Name what a regularizer measures, so that two of one kind are told apart.
 

@@ -4,9 +4,8 @@ Every loss is given its denominator, which is that of the whole batch, so the lo
 micro-batches and of ranks add up to the loss of the batch, and so do their gradients.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,9 +21,14 @@ from posttrain.learning.algorithms.batches import (
     needed,
 )
 from posttrain.learning.algorithms.config import Algorithm, OverlongConfig, overlong_penalty
-from posttrain.learning.algorithms.part import AlgorithmPart
-from posttrain.learning.algorithms.part_outputs import PartOutputs, refusal, refuse_shape
-from posttrain.learning.algorithms.regularizers.base import BatchShare
+from posttrain.learning.algorithms.part_outputs import (
+    PartOutputs,
+    generated,
+    given,
+    note_given,
+    pair_of,
+)
+from posttrain.learning.algorithms.regularizers.base import BatchShare, Regularizer
 from posttrain.learning.maths.correction import log_linear_proximal
 from posttrain.learning.maths.ratios import log_ratio, ratio_metrics
 from posttrain.learning.maths.reduce import (
@@ -35,7 +39,6 @@ from posttrain.learning.maths.reduce import (
     masked_mean,
     whiten,
 )
-from posttrain.stage.errors import UserError
 from posttrain.stage.part_checks import check_declared
 from posttrain.stage.slots import name_of
 
@@ -64,7 +67,7 @@ def advantages(
     if algorithm.overlong is not None:
         rewards_B = rewards_B + _penalty(algorithm.overlong, rollouts, max_tokens)
     costs = [
-        TokenCost(each.coefficient, _generated(each, "token_cost", cost_BT, rollouts))
+        TokenCost(each.coefficient, generated(each, "token_cost", cost_BT, rollouts))
         for each in algorithm.regularizers.values()
         if (cost_BT := each.token_cost(rollouts)) is not None
     ]
@@ -91,11 +94,35 @@ def generation_weights(
 
     """
     found = [
-        _generated(each, "of_generation", weights_BT, rollouts, shared=True)
+        generated(each, "of_generation", weights_BT, rollouts, shared=True)
         for each in algorithm.token_weights.values()
         if (weights_BT := each.of_generation(rollouts, advantages_BT)) is not None
     ]
     return multiplied(found)
+
+
+def generation_marks(
+    algorithm: Algorithm, rollouts: RolloutBatch, advantages_BT: Tensor
+) -> list[Tensor]:
+    """Ask the regularizers that mark tokens which ones they act on.
+
+    Args:
+        algorithm: The algorithm.
+        rollouts: The whole generation, with what its parts need.
+        advantages_BT: `[B, T]`, or `[B, 1]` where all tokens of a rollout share one.
+
+    Returns:
+        Numbers `[B, T]` of each such regularizer, in the algorithm's order.
+
+    Raises:
+        UserError: A part gives a tensor of another shape, or numbers that are not finite.
+
+    """
+    return [
+        generated(each, "marks", each.marks(rollouts, advantages_BT), rollouts)
+        for each in algorithm.regularizers.values()
+        if each.MARKS
+    ]
 
 
 def informative(advantage: Advantage, rollouts: RolloutBatch) -> Tensor:
@@ -173,13 +200,13 @@ def policy_objective(
     """
     mask_BT = batch.mask_BT
     outputs = PartOutputs() if outputs is None else outputs
-    _note_given(outputs, logprobs_BT, batch)
+    note_given(outputs, logprobs_BT, batch)
     old_BT = _old_logprobs(algorithm, logprobs_BT, batch)
     log_ratio_BT = log_ratio(logprobs_BT, old_BT, mask_BT=mask_BT, level="token")
     advantages_BT = batch.advantages_BT
     for each in algorithm.regularizers.values():
         if (bonus_BT := each.advantage_bonus(old_BT)) is not None:
-            bonus_BT = _given(each, "advantage_bonus", bonus_BT, mask_BT, outputs, shared=True)
+            bonus_BT = given(each, "advantage_bonus", bonus_BT, mask_BT, outputs, shared=True)
             advantages_BT = advantages_BT + bonus_BT
     paid = replace(batch, advantages_BT=advantages_BT)
     token_loss = _token_loss(algorithm, logprobs_BT, log_ratio_BT, paid, outputs)
@@ -187,17 +214,29 @@ def policy_objective(
     weights_BT = _weights(algorithm, logprobs_BT, old_BT, batch, outputs)
     loss, metrics = policy_loss(token_loss, share, weights_BT)
     metrics |= ratio_metrics(log_ratio_BT, mask_BT)
-    for name, each in algorithm.regularizers.items():
+    for name, each, own in _with_own(algorithm, batch):
         added = each.loss(
-            logprobs_BT, log_ratio_BT=log_ratio_BT, entropy_BT=entropy_BT, batch=batch, share=share
+            logprobs_BT, log_ratio_BT=log_ratio_BT, entropy_BT=entropy_BT, batch=own, share=share
         )
         if added is not None:
-            more, measured = _pair(each, "loss", added, "the loss, and metrics by name")
+            more, measured = pair_of(each, "loss", added, "the loss, and metrics by name")
             check_declared(measured, each.metrics, part=name_of(each))
-            loss = loss + _given(each, "loss", more, None, outputs)
+            loss = loss + given(each, "loss", more, None, outputs)
             names = algorithm.metric_names(name)
             metrics |= {names[metric]: value for metric, value in measured.items()}
     return loss, metrics
+
+
+def _with_own(
+    algorithm: Algorithm, batch: PolicyBatch
+) -> Iterator[tuple[str, Regularizer, PolicyBatch]]:
+    """Each regularizer with its name, and the batch with its own marks and past."""
+    marks = iter(() if batch.marks_KBT is None else batch.marks_KBT)
+    past = iter(() if batch.past_K2 is None else batch.past_K2)
+    for name, each in algorithm.regularizers.items():
+        mark_BT = next(marks, None) if each.MARKS else None
+        past_2 = next(past, None) if each.FOLLOWS else None
+        yield name, each, replace(batch, mark_BT=mark_BT, past_2=past_2)
 
 
 def policy_loss(
@@ -250,12 +289,12 @@ def _token_loss(
     surrogate, foreign, mask_BT = algorithm.surrogate, algorithm.foreign, batch.mask_BT
     found = surrogate.token_loss(logprobs_BT, log_ratio_BT, batch)
     wanted = "the loss of each token, and where it was clipped"
-    tensors = _pair(surrogate, "token_loss", found, wanted)
-    own = TokenLoss(*(_given(surrogate, "token_loss", each, mask_BT, outputs) for each in tensors))
+    tensors = pair_of(surrogate, "token_loss", found, wanted)
+    own = TokenLoss(*(given(surrogate, "token_loss", each, mask_BT, outputs) for each in tensors))
     if foreign is None or batch.foreign_B is None:
         return own
     loss_BT = foreign.token_loss(logprobs_BT, batch.sampled_logprobs_BT, batch.advantages_BT)
-    loss_BT = _given(foreign, "token_loss", loss_BT, mask_BT, outputs)
+    loss_BT = given(foreign, "token_loss", loss_BT, mask_BT, outputs)
     others_B1 = batch.foreign_B.unsqueeze(-1)
     return TokenLoss(torch.where(others_B1, loss_BT, own.loss_BT), own.clipped_BT & ~others_B1)
 
@@ -270,62 +309,11 @@ def _weights(
     """The weights that came with the batch, times those of this update."""
     now_BT = logprobs_BT.detach()
     made = [
-        _given(each, "of_update", weights_BT, batch.mask_BT, outputs, shared=True)
+        given(each, "of_update", weights_BT, batch.mask_BT, outputs, shared=True)
         for each in algorithm.token_weights.values()
         if (weights_BT := each.of_update(now_BT, old_logprobs_BT=old_BT, batch=batch)) is not None
     ]
     return multiplied(made if batch.weights_BT is None else [batch.weights_BT, *made])
-
-
-def _generated(
-    part: AlgorithmPart, method: str, value: object, rollouts: RolloutBatch, *, shared: bool = False
-) -> Tensor:
-    """What a part gave for a whole generation, if it has a finite number for each drawn token."""
-    mask_BT, outputs = rollouts.mask_BT, PartOutputs()
-    like_BT = torch.ones_like(rollouts.rewards_B)[:, None] if mask_BT is None else mask_BT
-    found = _given(part, method, value, like_BT, outputs, shared=shared)
-    if outputs.culprit():
-        raise UserError(refusal(part, method, "NaN or infinity", "finite numbers"))
-    return found
-
-
-def _given(
-    part: AlgorithmPart,
-    method: str,
-    value: object,
-    mask_BT: Tensor | None,
-    outputs: PartOutputs,
-    *,
-    shared: bool = False,
-) -> Tensor:
-    """What a part gave, if its shape is that of the mask (a scalar without one); it is noted."""
-    shape = value.shape if isinstance(value, Tensor) else value
-    refuse_shape(part, method, shape, mask_BT, shared=shared)
-    assert isinstance(value, Tensor)
-    outputs.note(f"{name_of(part)}: `{method}`", *_finite(value, mask_BT))
-    return value
-
-
-def _note_given(outputs: PartOutputs, logprobs_BT: Tensor, batch: PolicyBatch) -> None:
-    """Take note of what the parts are given, of which no part is to blame."""
-    outputs.note("", *_finite(logprobs_BT, batch.mask_BT))
-    for name, each in vars(batch).items():
-        if isinstance(each, Tensor) and each.is_floating_point():
-            mask_BT = batch.mask_BT if each.ndim == batch.mask_BT.ndim else None
-            outputs.note(f"`{name}` of the batch", *_finite(each, mask_BT))
-
-
-def _finite(value: Tensor, mask_BT: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Truth values, left on the device: finite at the drawn tokens, and everywhere."""
-    finite = value.detach().isfinite()
-    everywhere = finite.all()
-    return everywhere if mask_BT is None else (finite | ~mask_BT.bool()).all(), everywhere
-
-
-def _pair(part: AlgorithmPart, method: str, value: object, wanted: str) -> tuple[Any, Any]:
-    if isinstance(value, tuple) and len(value) == 2:
-        return value
-    raise UserError(refusal(part, method, f"a {type(value).__name__}", f"two things: {wanted}"))
 
 
 def _assigned(
@@ -341,10 +329,10 @@ def _assigned(
     def estimated(paid_B: Tensor) -> tuple[Tensor, Tensor | None]:
         found = advantage.estimate(rollouts, rewards_B=paid_B, costs=costs, include_B=include_B)
         wanted = "advantages, and targets of a critic or None"
-        values_BT, returns_BT = _pair(advantage, "estimate", found, wanted)
-        values_BT = _generated(advantage, "estimate", values_BT, rollouts, shared=True)
+        values_BT, returns_BT = pair_of(advantage, "estimate", found, wanted)
+        values_BT = generated(advantage, "estimate", values_BT, rollouts, shared=True)
         if returns_BT is not None:
-            returns_BT = _generated(advantage, "estimate", returns_BT, rollouts)
+            returns_BT = generated(advantage, "estimate", returns_BT, rollouts)
         return values_BT, returns_BT
 
     if rollouts.rewards_BC is None:

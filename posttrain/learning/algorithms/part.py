@@ -17,11 +17,14 @@ NEEDS: Mapping[str, str] = {
     "states": "the state that each turn starts from",
     "turn_values": "what values learned from stored episodes say of each turn",
     "generation_entropy": "the policy's entropy at each token before the first update",
+    "generation_logprobs": "the engine's log-probabilities of the drawn tokens",
     "old_logprobs": "the policy's log-probabilities before the first update",
     # With every part of every update.
     "reference": "the reference policy's log-probabilities",
     "entropy": "the current policy's entropy at each token, without gradient",
     "entropy_gradient": "the same with its gradient, by a pass of its own",
+    "distribution": "the current policy's log-probabilities of the whole vocabulary at each drawn"
+    " token, with their gradient; `V` numbers a token, so smaller micro-batches",
     "group_statistics": "mean and deviation of the rewards of each rollout's whole group",
     "vocabulary_ratio": "how much likelier each token of the vocabulary became, on average",
     "whole_groups": "that all rollouts of a group go through the model together",

@@ -134,3 +134,28 @@ def entropy_from_hidden(hidden_ND: Tensor, weight_VD: Tensor, *, chunk_size: int
     flat_ND = hidden_ND.reshape(-1, hidden_ND.shape[-1])
     entropy_N: Tensor = _EntropyOfHidden.apply(flat_ND, weight_VD, chunk_size)  # type: ignore[no-untyped-call]
     return entropy_N.reshape(hidden_ND.shape[:-1])
+
+
+def nucleus_entropy(log_all_NV: Tensor, *, top_p: float) -> Tensor:
+    """Compute the entropy of each distribution's nucleus, taken for a distribution of its own.
+
+    The nucleus is the smallest set of likeliest tokens whose probabilities add up to `top_p`; no
+    gradient flows through the choice.
+
+    Args:
+        log_all_NV: Log-probabilities of the whole vocabulary.
+        top_p: Least probability of the nucleus.
+
+    Returns:
+        Entropies ``[N]`` in nats; 0 where one token is likely enough.
+
+    """
+    sorted_NV, order_NV = log_all_NV.detach().sort(dim=-1, descending=True, stable=True)
+    before_NV = sorted_NV.exp().cumsum(-1) - sorted_NV.exp()
+    # The likeliest token is in it, whatever rounding makes of the sum before it.
+    chosen_NV = torch.zeros_like(before_NV, dtype=torch.bool)
+    chosen_NV = chosen_NV.scatter(-1, order_NV, before_NV < top_p)
+    mass_N1 = torch.where(chosen_NV, log_all_NV, -torch.inf).logsumexp(-1, keepdim=True)
+    # Finite outside of the nucleus too, where 0 x infinity would make every gradient NaN.
+    inside_NV = torch.where(chosen_NV, log_all_NV - mass_N1, 0.0)
+    return -torch.where(chosen_NV, inside_NV.exp() * inside_NV, 0.0).sum(-1)

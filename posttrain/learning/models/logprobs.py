@@ -29,6 +29,17 @@ class TokenLogprobs(NamedTuple):
     entropy_BT: Tensor | None
 
 
+class TokenStatistics(NamedTuple):
+    """What the wanted tokens of rows are learned from; 0 at the others."""
+
+    logprobs_BT: Tensor
+    """In nats, with gradient."""
+    entropy_BT: Tensor | None
+    """Of the distribution that each was drawn from, without gradient."""
+    log_all_NV: Tensor | None
+    """Log-probabilities of the whole vocabulary, a row for each wanted token, with gradient."""
+
+
 class LearnedStatistics(NamedTuple):
     """What the wanted tokens of a batch are learned from, one entry each, row by row."""
 
@@ -38,6 +49,8 @@ class LearnedStatistics(NamedTuple):
     """Entropy of the distribution that it was drawn from, without gradient."""
     normalizer_N: Tensor | None
     """Log-sum-exp of the logits that the log-probability was normalized by, with gradient."""
+    log_all_NV: Tensor | None = None
+    """Log-probabilities of the whole vocabulary, with gradient."""
 
 
 class _Extras(NamedTuple):
@@ -45,6 +58,7 @@ class _Extras(NamedTuple):
 
     entropy: bool
     normalizer: bool
+    distribution: bool
 
 
 def token_logprobs(
@@ -74,17 +88,45 @@ def token_logprobs(
         they are asked for.
 
     """
-    flat_N, entropy_N = wanted_logprobs(
-        model,
-        input_ids_BT,
-        wanted_BT=wanted_BT,
-        position_ids_BT=position_ids_BT,
-        temperature=temperature,
-        with_entropy=with_entropy,
-    )
+    extras = _Extras(with_entropy, normalizer=False, distribution=False)
+    found = _statistics(model, input_ids_BT, wanted_BT, position_ids_BT, temperature, extras)
+    return TokenLogprobs(*_laid_out(found, wanted_BT)[:2])
+
+
+def token_statistics(
+    model: "PreTrainedModel",
+    input_ids_BT: Tensor,
+    *,
+    wanted_BT: Tensor,
+    temperature: float = 1.0,
+    with_entropy: bool = False,
+    with_distribution: bool = False,
+) -> TokenStatistics:
+    """Compute what `token_logprobs` does, and all of each distribution where that is asked for.
+
+    Args:
+        model: Any causal language model of transformers.
+        input_ids_BT: Token ids, right-padded.
+        wanted_BT: True at the tokens whose log-probability is wanted.
+        temperature: Divides the logits.
+        with_entropy: Adds the entropy, which carries no gradient.
+        with_distribution: Adds the log-probabilities of the whole vocabulary, all at once.
+
+    Returns:
+        What was asked for.
+
+    """
+    extras = _Extras(with_entropy, normalizer=False, distribution=with_distribution)
+    found = _statistics(model, input_ids_BT, wanted_BT, None, temperature, extras)
+    return _laid_out(found, wanted_BT)
+
+
+def _laid_out(found: LearnedStatistics, wanted_BT: Tensor) -> TokenStatistics:
+    flat_N, entropy_N = found.logprobs_N, found.entropy_N
     zeros_BT = flat_N.new_zeros(wanted_BT.shape)
     entropy_BT = None if entropy_N is None else zeros_BT.masked_scatter(wanted_BT, entropy_N)
-    return TokenLogprobs(zeros_BT.masked_scatter(wanted_BT, flat_N), entropy_BT)
+    logprobs_BT = zeros_BT.masked_scatter(wanted_BT, flat_N)
+    return TokenStatistics(logprobs_BT, entropy_BT, found.log_all_NV)
 
 
 def batch_logprobs(model: "PreTrainedModel", batch: TokenBatch) -> tuple[Tensor, Tensor]:
@@ -179,6 +221,18 @@ def wanted_statistics(
         ValueError: The first token of a row is wanted.
 
     """
+    extras = _Extras(with_entropy, with_normalizer, distribution=False)
+    return _statistics(model, input_ids_BT, wanted_BT, position_ids_BT, temperature, extras)
+
+
+def _statistics(
+    model: "PreTrainedModel",
+    input_ids_BT: Tensor,
+    wanted_BT: Tensor,
+    position_ids_BT: Tensor | None,
+    temperature: float,
+    extras: _Extras,
+) -> LearnedStatistics:
     if bool(wanted_BT[:, 0].any()):
         raise ValueError("the first token of a row has no past and so no log-probability")
     before_BT = F.pad(wanted_BT[:, 1:], (0, 1))
@@ -192,7 +246,6 @@ def wanted_statistics(
     targets_N = input_ids_BT[wanted_BT]
     head: Any = model.get_output_embeddings()
     final = final_logits(model.config)
-    extras = _Extras(with_entropy, with_normalizer)
     options = head.weight, head.bias, final, temperature, extras
     rows = max(1, CHUNK_ELEMENTS // head.weight.shape[0])
     if len(targets_N) <= rows:
@@ -203,11 +256,12 @@ def wanted_statistics(
         checkpoint(_logprobs, *chunk, *options, use_reentrant=False, preserve_rng_state=False)
         for chunk in chunks
     ]
-    logprobs, entropies, normalizers = zip(*parts, strict=True)
+    logprobs, entropies, normalizers, wholes = zip(*parts, strict=True)
     return LearnedStatistics(
         torch.cat(logprobs),
-        torch.cat(entropies) if with_entropy else None,
-        torch.cat(normalizers) if with_normalizer else None,
+        torch.cat(entropies) if extras.entropy else None,
+        torch.cat(normalizers) if extras.normalizer else None,
+        torch.cat(wholes) if extras.distribution else None,
     )
 
 
@@ -279,9 +333,10 @@ def _logprobs(
         logits_NV = logits_NV / temperature
     logprobs_N = -F.cross_entropy(logits_NV, targets_N, reduction="none")
     normalizer_N = logits_NV.logsumexp(-1) if extras.normalizer else None
+    log_all_NV = logits_NV.log_softmax(-1) if extras.distribution else None
     if not extras.entropy:
-        return LearnedStatistics(logprobs_N, None, normalizer_N)
+        return LearnedStatistics(logprobs_N, None, normalizer_N, log_all_NV)
     with torch.no_grad():
         all_NV = logits_NV.log_softmax(-1)
         entropy_N = -(all_NV.exp() * all_NV).sum(-1)
-    return LearnedStatistics(logprobs_N, entropy_N, normalizer_N)
+    return LearnedStatistics(logprobs_N, entropy_N, normalizer_N, log_all_NV)

@@ -15,6 +15,7 @@ from posttrain.learning.algorithms.objective import informative
 from posttrain.learning.rewards.config import REWARD
 from posttrain.learning.rl.failures import errors_of_rl
 from posttrain.learning.rl.rollout import Group, Rollout, wholes
+from posttrain.learning.rl.turn_columns import state_column, turn_columns
 
 TokenValues = tuple[float, ...]
 
@@ -46,6 +47,8 @@ class TrainSample:
     """Of the policy before the first update, mean over the vocabulary where a token was drawn."""
     weights: TokenValues = ()
     """Token weights that were fixed before the first update; one per drawn token, or one."""
+    marks: tuple[TokenValues, ...] = ()
+    """What each regularizer that marks tokens said of these before the first update."""
     group: int = 0
     """Which of its step's groups it belongs to."""
     group_mean: float = 0.0
@@ -110,7 +113,12 @@ def lengths_and_groups(samples: Sequence[TrainSample]) -> tuple[list[int], list[
 
 
 def collate(
-    samples: Sequence[TrainSample], *, pad: int, device: str, positions: Sequence[TokenValues] = ()
+    samples: Sequence[TrainSample],
+    *,
+    pad: int,
+    device: str,
+    positions: Sequence[TokenValues] = (),
+    past_K2: Tensor | None = None,
 ) -> TrainBatch:
     """Pad and mask.
 
@@ -120,6 +128,7 @@ def collate(
         device: Where the tensors go.
         positions: Where between engine (0) and present policy (1) the policy before the updates
             was, one number per sample or per drawn token; none means 0.
+        past_K2: What regularizers measured so far, as the batch has it.
 
     Returns:
         The batch; a column that no sample has is None.
@@ -153,6 +162,7 @@ def collate(
     advantages_BT = shared([sample.advantages for sample in samples])
     assert advantages_BT is not None
     ids = [sample.token_ids for sample in samples]
+    marks = [tokens(rows) for rows in zip(*(sample.marks for sample in samples), strict=True)]
     return TrainBatch(
         input_ids_BT=_padded(ids, inside_BT, pad, np.int64).to(device),
         mask_BT=torch.from_numpy(mask_BT).to(device),
@@ -164,6 +174,8 @@ def collate(
         old_logprobs_BT=optional([sample.old_logprobs for sample in samples]),
         vocabulary_logprobs_BT=optional([sample.vocabulary_logprobs for sample in samples]),
         weights_BT=shared([sample.weights for sample in samples]),
+        marks_KBT=torch.stack(marks) if marks else None,
+        past_K2=past_K2,
         group_B=torch.tensor([sample.group for sample in samples], device=device),
         group_mean_B=numbers([sample.group_mean for sample in samples]),
         group_deviation_B=numbers([sample.group_deviation for sample in samples]),
@@ -257,7 +269,7 @@ def rollout_batch(
         return torch.tensor([[*row, *[0.0] * (width - len(row))] for row in rows], dtype=dtype)
 
     given = {f"{name}_BT": padded(rows) for name, rows in (columns or {}).items()}
-    if given:
+    if given or "generation_logprobs" in needs:
         given["sampled_logprobs_BT"] = padded([rollout.logprobs for rollout in rollouts])
     # Where nothing could tell what a rollout is worth, `scored_B` leaves it out.
     rewards = [0.0 if rollout.reward is None else rollout.reward for rollout in rollouts]
@@ -268,9 +280,9 @@ def rollout_batch(
         # What is left is paid at the end.
         rewards_B = rewards_B - by_token_BT.sum(-1)
     if "turns" in needs:
-        given |= _turns(rollouts, rewards_B, mask_BT, given.get("token_rewards_BT"))
+        given |= turn_columns(rollouts, rewards_B, mask_BT, given.get("token_rewards_BT"))
     if "states" in needs:
-        given["state_BK"] = _states(rollouts)
+        given["state_BK"] = state_column(rollouts)
     if apart:
         given |= _apart(rollouts, apart)
     scored = [_known(rollout, apart or {}) for rollout in rollouts]
@@ -342,42 +354,6 @@ def with_advantages(
         return rollout._replace(advantages=() if sample is None else sample.advantages)
 
     return [[credited(rollout) for rollout in group] for group in groups]
-
-
-def _turns(
-    rollouts: Sequence[Rollout], rewards_B: Tensor, mask_BT: Tensor, by_token_BT: Tensor | None
-) -> dict[str, Tensor]:
-    """The turn of each drawn token, from 0, and each turn's reward.
-
-    What its own tokens are paid goes to a turn, and all the rest to the last one.
-    """
-    turn_BT = torch.full(mask_BT.shape, -1)
-    turns = [
-        [span.turn for span in rollout.spans if span.drawn for _ in range(span.begin, span.end)]
-        for rollout in rollouts
-    ]
-    turn_BT[mask_BT] = torch.tensor([turn for row in turns for turn in row])
-    # A rollout without any drawn token has a turn in which nothing was said.
-    last_B = turn_BT.amax(-1, keepdim=True).clamp(min=0)
-    rewards_BK = rewards_B.new_zeros(len(rollouts), int(last_B.max()) + 1)
-    rewards_BK = rewards_BK.scatter(1, last_B, rewards_B[:, None])
-    if by_token_BT is not None:
-        rewards_BK = rewards_BK.scatter_add(1, turn_BT.clamp(min=0), by_token_BT)
-    return {"turn_BT": turn_BT, "turn_rewards_BK": rewards_BK}
-
-
-def _states(rollouts: Sequence[Rollout]) -> Tensor:
-    """A number for the situation in which each turn was spoken: equal keys, equal numbers."""
-    keys = [[key for _, key in rollout.turns] for rollout in rollouts]
-    if any(not key for row in keys for key in row) or not any(keys):
-        raise ValueError(
-            "credit by state needs an environment that names its situations, and this one gave no"
-            " `key`; take like: turn, or an environment that does"
-        )
-    numbers = {key: place for place, key in enumerate(dict.fromkeys(chain.from_iterable(keys)))}
-    width = max(len(row) for row in keys)
-    rows = [[*(numbers[key] for key in row), *[-1] * (width - len(row))] for row in keys]
-    return torch.tensor(rows)
 
 
 def rows_of(values_BT: Tensor, rollouts: Sequence[Rollout]) -> list[TokenValues]:

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from posttrain.learning.algorithms.objective import (
-    advantages,
     denominator,
-    generation_weights,
     policy_objective,
 )
-from posttrain.learning.algorithms.part_outputs import PartOutputs
+from posttrain.learning.algorithms.part_outputs import MeasuredPast, PartOutputs
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import bit_sums
 from posttrain.learning.models.optim import NotFiniteError, Optimizer
@@ -23,21 +21,15 @@ from posttrain.learning.rl.batch import (
     TrainSample,
     collate,
     lengths_and_groups,
-    rollout_batch,
-    rows_of,
 )
 from posttrain.learning.rl.beside import Beside
 from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.credit import training_samples
 from posttrain.learning.rl.failures import errors_of_rl, naming_culprit, refuse_infinite
 from posttrain.learning.rl.gap import engine_gap, refuse_gap, token_gap
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.rollout import (
     Group,
-    as_one,
-    by_row,
-    of_wholes,
-    places_of_wholes,
-    reward_statistics,
 )
 from posttrain.learning.training.failed_batch import keep_for_replay
 from posttrain.learning.training.prepare import Trainable
@@ -45,6 +37,7 @@ from posttrain.learning.training.progress import Progress, Stateful
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
 
 MAXIMA = ("logprob_gap_max",)
 """Metrics of which the largest counts, and not the mean."""
@@ -60,6 +53,7 @@ class PolicyLearner:
     beside: Beside = field(default_factory=Beside, kw_only=True)
     """What else is learned from."""
     num_updates: int = field(default=0, init=False)
+    past: MeasuredPast = field(default_factory=MeasuredPast, init=False)
     outputs: PartOutputs = field(default_factory=PartOutputs, init=False)
     """What the algorithm's parts gave in the present update."""
 
@@ -154,6 +148,7 @@ class PolicyLearner:
             told = keep_for_replay(error, folder, weights, parts, step=step + 1, seed=seed)
             raise NotFiniteError(told) from None
         self.num_updates += 1
+        self.past.note(metrics, config.algorithm.followed)
         self.trainable.after_step()
         if reference is not None:
             reference.follow(self.model, num_updates=self.num_updates)
@@ -213,7 +208,11 @@ class PolicyLearner:
         passes, algorithm = self.passes, self.passes.config.algorithm
         needs = algorithm.needs
         found = passes.policy(
-            self.model, batch.input_ids_BT, batch.mask_BT, with_entropy="entropy" in needs
+            self.model,
+            batch.input_ids_BT,
+            batch.mask_BT,
+            with_entropy="entropy" in needs,
+            with_distribution="distribution" in needs,
         )
         new_BT, old_BT = found.logprobs_BT, batch.old_logprobs_BT
         known = replace(
@@ -227,6 +226,7 @@ class PolicyLearner:
             vocabulary_ratio_BT=passes.vocabulary_ratio(batch)
             if "vocabulary_ratio" in needs
             else None,
+            log_all_NV=found.log_all_NV,
         )
         entropy_BT = passes.entropy(batch) if "entropy_gradient" in needs else None
         with errors_of_rl():
@@ -265,12 +265,13 @@ class PolicyLearner:
         refuse_gap(gap, most=self.passes.config.max_logprob_gap)
 
     def state_dict(self) -> dict[str, Any]:
-        """The number of updates; the other parts have states of their own."""
-        return {"num_updates": self.num_updates}
+        """The number of updates, and what they measured; other parts have states of their own."""
+        return {"num_updates": self.num_updates, "past": self.past.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` gave."""
         self.num_updates = int(state["num_updates"])
+        self.past.load_state_dict(state["past"])
 
     def _parts(self, samples: Sequence[TrainSample], *, step: int, index: int) -> list[TrainBatch]:
         """The samples of an update as micro-batches."""
@@ -283,6 +284,7 @@ class PolicyLearner:
         def positions(sample: TrainSample) -> TokenValues:
             return tuple(map(position, sample.versions or (sample.policy_version,)))
 
+        past_K2 = self.past.of(passes.config.algorithm.followed, device=passes.device)
         chosen = [
             [samples[place] for place in bucket]
             for bucket in passes.buckets(*lengths_and_groups(samples))
@@ -293,81 +295,10 @@ class PolicyLearner:
                 pad=passes.pad,
                 device=passes.device,
                 positions=[positions(sample) for sample in part],
+                past_K2=past_K2,
             )
             for part in chosen
         ]
-
-
-def training_samples(
-    groups: Sequence[Group], passes: ModelPasses, *, step: int
-) -> list[list[TrainSample | None]]:
-    """Turn the groups of a step into what is learned from, before the step's first update.
-
-    What needs a model (a critic's values, a divergence in the reward, log-probabilities of the
-    policy as it is now) is computed here once, if the algorithm needs it, and stays as it is
-    through all updates. This is the only place where advantages are computed: statistics are of
-    these groups and no others.
-
-    Args:
-        groups: The groups that are learned from.
-        passes: The models, and the config that says what is needed.
-        step: 0-based step, which is the version of the present policy.
-
-    Returns:
-        A sample for each rollout, group by group. None for a rollout that bears no loss (cut off,
-        where the algorithm does not keep those, or not to be judged), so that no denominator
-        counts it.
-
-    """
-    config = passes.config
-    algorithm, needs = config.algorithm_at_work, config.algorithm.needs
-    rollouts = [rollout for group in groups for rollout in group]
-    if not rollouts:
-        return []
-    bare = passes.bare(rollouts)
-    columns: dict[str, list[TokenValues]] = {}
-    if passes.critic is not None:
-        columns["values"] = passes.rows(bare, passes.present_values)
-    if "rewards_reference" in needs:
-        columns["reference_logprobs"] = passes.rows(bare, passes.reference_logprobs)
-    if "generation_entropy" in needs:
-        columns["entropy"] = passes.rows(bare, passes.present_entropy)
-    # Credit is of what a role did in an episode, in however many sequences it is learned from.
-    places = places_of_wholes(rollouts)
-    whole = [as_one([rollouts[at] for at in each]) for each in places]
-    joint = {name: of_wholes(rows, places) for name, rows in columns.items()}
-    if "turn_values" in needs:
-        assert passes.turn_learner is not None
-        joint["turn_advantages"] = passes.turn_learner.advantages(whole, config)
-
-    def of_rows(values: Sequence[TokenValues]) -> list[TokenValues]:
-        return by_row(values, rollouts, places)
-
-    apart = config.reward.combine.apart(config.reward.components)
-    batch = rollout_batch(whole, needs=needs, columns=joint, apart=apart)
-    with errors_of_rl():
-        earned = advantages(algorithm, batch, max_tokens=config.longest)
-    kept: dict[str, Sequence[Any]] = {"advantages": of_rows(rows_of(earned.advantages_BT, whole))}
-    if earned.returns_BT is not None:
-        returns = of_rows(rows_of(earned.returns_BT, whole))
-        kept |= {"values": columns["values"], "returns": returns}
-    stale = any(rollout.policy_version != step for rollout in rollouts)
-    if stale or config.updates_per_step > 1:
-        # Else the policy before the first update is the engine, or the present one.
-        kept |= passes.before_updates(bare, needs)
-    with errors_of_rl():
-        weights_BT = generation_weights(algorithm, batch, earned.advantages_BT)
-    if weights_BT is not None:
-        kept["weights"] = of_rows(rows_of(weights_BT.float(), whole))
-    if "group_statistics" in needs:
-        for name, column in reward_statistics(whole).items():
-            kept[name] = [each[0] for each in of_rows([(value,) for value in column])]
-    bears = of_rows([(float(each),) for each in earned.bears_loss_B.tolist()])
-    samples = iter(
-        replace(sample, **{name: rows[place] for name, rows in kept.items()}) if own[0] else None
-        for place, (sample, own) in enumerate(zip(bare, bears, strict=True))
-    )
-    return [[next(samples) for _ in group] for group in groups]
 
 
 def whole_denominator(parts: Sequence[TrainBatch], config: RlConfig) -> int:

@@ -14,9 +14,9 @@ from posttrain.learning.maths.entropy import entropy_from_hidden, entropy_from_l
 from posttrain.learning.models.final_logits import FinalLogits, final_logits
 from posttrain.learning.models.logprobs import (
     CHUNK_ELEMENTS,
-    TokenLogprobs,
+    TokenStatistics,
     hidden_states,
-    token_logprobs,
+    token_statistics,
 )
 from posttrain.learning.rl.batch import (
     TrainBatch,
@@ -57,7 +57,8 @@ class ModelPasses:
         mask_BT: Tensor,
         *,
         with_entropy: bool = False,
-    ) -> TokenLogprobs:
+        with_distribution: bool = False,
+    ) -> TokenStatistics:
         """Compute the log-probabilities of the drawn tokens, with gradient; entropies, without.
 
         Args:
@@ -65,18 +66,20 @@ class ModelPasses:
             input_ids_BT: Prompts and completions.
             mask_BT: True at the drawn tokens.
             with_entropy: True for the entropy of each distribution, too.
+            with_distribution: True for all of it, with gradient.
 
         Returns:
             In nats, at the temperature that the tokens were drawn with.
 
         """
         with self.trainable.computing():
-            return token_logprobs(
+            return token_statistics(
                 model,
                 input_ids_BT,
                 wanted_BT=mask_BT,
                 temperature=self.config.temperature,
                 with_entropy=with_entropy,
+                with_distribution=with_distribution,
             )
 
     def present_logprobs(self, batch: TrainBatch) -> Tensor:
@@ -128,7 +131,7 @@ class ModelPasses:
             chunks = torch.split(hidden_ND, max(1, CHUNK_ELEMENTS // head.weight.shape[0]))
             found = [torch.zeros(0, device=hidden_ND.device)]
             for chunk_ND in chunks:
-                logits_NV = final(F.linear(chunk_ND, head.weight.float(), head.bias))
+                logits_NV = final(F.linear(chunk_ND, widened(head.weight), head.bias))
                 logits_NV = logits_NV / self.config.temperature
                 found.append(logits_NV.mean(-1) - logits_NV.logsumexp(-1))
             mean_N = torch.cat(found)
@@ -145,7 +148,7 @@ class ModelPasses:
         """The hidden states that the drawn tokens were said from, the head, and what follows it."""
         model = self.trainable.model
         with self.trainable.computing():
-            hidden_BTD = hidden_states(model, batch.input_ids_BT)[:, :-1].float()
+            hidden_BTD = widened(hidden_states(model, batch.input_ids_BT)[:, :-1])
         return (
             hidden_BTD[batch.mask_BT[:, 1:]],
             model.get_output_embeddings(),

@@ -117,26 +117,51 @@ class SeenRl:
             A tensor for each row.
 
         """
-        found = []
-        for row, drawn, said_NV in self._distributions(model, rows):
-            ids = torch.tensor(row["token_ids"])[drawn]
-            found.append(said_NV.gather(1, ids[:, None])[:, 0])
-        return found
+        return of_drawn(rows, self.distributions(model, rows))
 
-    def means(self, model: torch.nn.Module, rows: Sequence[Mapping[str, Any]]) -> list[Tensor]:
-        """Average the log-probabilities of the whole vocabulary, where a token was drawn."""
-        return [said_NV.mean(-1) for _, _, said_NV in self._distributions(model, rows)]
-
-    def _distributions(
+    def distributions(
         self, model: torch.nn.Module, rows: Sequence[Mapping[str, Any]]
-    ) -> Iterator[tuple[Mapping[str, Any], list[int], Tensor]]:
-        """Each row with the places of its drawn tokens, and log-probabilities of all tokens."""
+    ) -> list[Tensor]:
+        """Compute log-probabilities of the whole vocabulary where tokens were drawn.
+
+        Args:
+            model: The policy.
+            rows: Of ROLLOUTS.
+
+        Returns:
+            ``[T, V]`` for each row.
+
+        """
+        found = []
         for row in rows:
             ids = torch.tensor(row["token_ids"])
-            spans = [span for span in row["spans"] if span["drawn"]]
-            drawn = [place for span in spans for place in range(span["begin"], span["end"])]
             logits = model(input_ids=ids[None]).logits[0] / self.config.temperature
-            yield row, drawn, logits.log_softmax(-1)[[place - 1 for place in drawn]]
+            found.append(logits.log_softmax(-1)[[place - 1 for place in _places(row)]])
+        return found
+
+
+def of_drawn(rows: Sequence[Mapping[str, Any]], whole: Sequence[Tensor]) -> list[Tensor]:
+    """Take the log-probabilities of the drawn tokens out of those of all tokens.
+
+    Args:
+        rows: Of ROLLOUTS.
+        whole: ``[T, V]`` for each row.
+
+    Returns:
+        ``[T]`` for each row.
+
+    """
+    found = []
+    for row, log_all in zip(rows, whole, strict=True):
+        drawn = torch.tensor([row["token_ids"][place] for place in _places(row)])
+        found.append(log_all.gather(1, drawn[:, None])[:, 0])
+    return found
+
+
+def _places(row: Mapping[str, Any]) -> list[int]:
+    """Where the drawn tokens of a row stand."""
+    spans = [span for span in row["spans"] if span["drawn"]]
+    return [place for span in spans for place in range(span["begin"], span["end"])]
 
 
 def rl_errors(
@@ -257,8 +282,9 @@ def _watched_learner(found: list[SeenRollouts]) -> Iterator[None]:
 def _update_errors(formula: RolloutFormula, run: SeenRl, update: SeenRollouts) -> GradientErrors:
     model = update.policy(run.initial)
     stored = _rows_of(run, update)
-    log_p = run.logprobs(model, stored)
-    rows = _formula_rows(run, update, stored, log_p)
+    log_all = run.distributions(model, stored)
+    log_p = of_drawn(stored, log_all)
+    rows = _formula_rows(run, update, stored, log_p, log_all)
     weights, complaint = update.weights_apart(model, formula(rows))
     # Of the log-probabilities: at the very numbers that the stage computed.
     # Of equal tokens more may have been read and fewer drawn: behind a longer hint.
@@ -270,7 +296,9 @@ def _update_errors(formula: RolloutFormula, run: SeenRl, update: SeenRollouts) -
     bearing = [place for place in rows.chosen if names[place] in seen]
     for place in bearing:
         leaves[place] = seen[names[place]][0].clone().requires_grad_()
-    loss = formula(_formula_rows(run, update, stored, leaves))
+    # What a loss has of the other tokens reaches the weights by itself, and not by these.
+    fixed = [each.detach() for each in log_all]
+    loss = formula(_formula_rows(run, update, stored, leaves, fixed))
     expected = gradients_of(loss, (leaves[place] for place in bearing))
     found = torch.cat([seen[names[place]][1].pop(0) for place in bearing])
     return GradientErrors(apart(found, expected), weights, run.dtype, complaint)
@@ -306,20 +334,21 @@ def _formula_rows(
     update: SeenRollouts,
     stored: Sequence[Mapping[str, Any]],
     log_p: list[Tensor],
+    log_all: list[Tensor],
 ) -> FormulaRollouts:
     """What a paper's formula is given: the stored rollouts, and passes of this file's own."""
     of_step = [each for each in run.updates if each.step == update.step]
     with torch.no_grad():
-        before = run.logprobs(of_step[0].policy(run.initial), stored)
+        all_before = run.distributions(of_step[0].policy(run.initial), stored)
         reference = run.logprobs(run.reference, stored)
-        vocabulary = run.means(update.policy(run.initial), stored)
-        vocabulary_old = run.means(of_step[0].policy(run.initial), stored)
     values: dict[tuple[int, ...], tuple[float, ...]] = {}
     for each in of_step:
         values |= dict(zip(each.drawn, each.values, strict=True))
     return FormulaRollouts(
         log_p=log_p,
-        log_old=before,
+        log_old=of_drawn(stored, all_before),
+        log_all=log_all,
+        log_all_old=all_before,
         log_engine=[torch.tensor(row["logprobs"]).double() for row in stored],
         log_ref=reference,
         reward=[row["reward"] for row in stored],
@@ -333,6 +362,6 @@ def _formula_rows(
         limit=run.config.longest or 0,
         stored=stored,
         worths=[update.readings.get(tuple(row["token_ids"]), TurnWorths()) for row in stored],
-        vocabulary=vocabulary,
-        vocabulary_old=vocabulary_old,
+        vocabulary=[each.mean(-1) for each in log_all],
+        vocabulary_old=[each.mean(-1) for each in all_before],
     )

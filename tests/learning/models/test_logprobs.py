@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from posttrain.learning.models import logprobs as module
-from posttrain.learning.models.logprobs import token_logprobs
+from posttrain.learning.models.logprobs import token_logprobs, token_statistics
 
 
 def naive(model, ids, *, temperature=1.0):
@@ -47,6 +47,22 @@ def test_values_and_entropies_are_those_of_the_full_softmax(
     assert torch.allclose(entropy[:, 1:][inside], expected_entropy[inside], atol=1e-5)
     assert (logprobs[~wanted] == 0).all()
     assert (entropy[~wanted] == 0).all()
+
+
+@pytest.mark.parametrize("chunk_elements", [900, 1 << 24])
+def test_the_whole_distribution_has_the_drawn_tokens_and_their_entropy(
+    model, batch, chunk_elements, monkeypatch
+):
+    monkeypatch.setattr(module, "CHUNK_ELEMENTS", chunk_elements)
+    ids, wanted = batch
+    found = token_statistics(
+        model, ids, wanted_BT=wanted, temperature=0.7, with_entropy=True, with_distribution=True
+    )
+    log_all = found.log_all_NV
+    assert log_all.requires_grad
+    drawn = log_all.gather(1, ids[wanted][:, None])[:, 0]
+    torch.testing.assert_close(drawn, found.logprobs_BT[wanted])
+    torch.testing.assert_close(-(log_all.exp() * log_all).sum(-1), found.entropy_BT[wanted])
 
 
 @pytest.mark.parametrize("chunk_elements", [900, 1 << 24])

@@ -1,6 +1,7 @@
 """The advantages that ship with posttrain."""
 
 from posttrain.learning.algorithms.advantages.base import Advantage
+from posttrain.learning.algorithms.advantages.entropy_modulated import EntropyModulatedAdvantage
 from posttrain.learning.algorithms.advantages.gae import GaeAdvantage
 from posttrain.learning.algorithms.advantages.group import GroupAdvantage
 from posttrain.learning.algorithms.advantages.learned import LearnedAdvantage
@@ -17,6 +18,7 @@ ADVANTAGES = Slot(
         "returns": ReturnAdvantage,
         "gae": GaeAdvantage,
         "learned": LearnedAdvantage,
+        "entropy_modulated": EntropyModulatedAdvantage,
     },
     one_of=("estimate",),
 )

@@ -29,6 +29,12 @@ class Regularizer(AlgorithmPart):
     """What its `loss` measures, with a description; in the curve as ``rl/<name>``, which schedules
     and the rule for stopping may follow. What is measured and not declared ends the run."""
 
+    MARKS: ClassVar[bool] = False
+    """True where it says of a whole generation, by `marks`, which of the tokens it acts on."""
+    FOLLOWS: ClassVar[str] = ""
+    """One of `METRICS`, of which its `loss` is told what it was in the run's first update and what
+    it is on average, as `past_2` of the batch; none for nothing."""
+
     coefficient: float = Field(gt=0.0)
     """Its weight."""
 
@@ -48,6 +54,20 @@ class Regularizer(AlgorithmPart):
 
         Returns:
             Costs `[B, T]`; None where rewards pay for nothing.
+
+        """
+        return None
+
+    def marks(self, rollouts: RolloutBatch, advantages_BT: "Tensor") -> "Tensor | None":
+        """Say which tokens it acts on, before a generation's first update.
+
+        Args:
+            rollouts: The whole generation, with what the part needs.
+            advantages_BT: `[B, T]`, or `[B, 1]` where all tokens of a rollout share one.
+
+        Returns:
+            Numbers `[B, T]`, which `loss` finds as `mark_BT` of its batch; None where it is not
+            asked, as `MARKS` says.
 
         """
         return None

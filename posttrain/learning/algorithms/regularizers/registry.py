@@ -4,9 +4,12 @@ from typing import Annotated
 
 from posttrain.learning.algorithms.regularizers.base import Regularizer
 from posttrain.learning.algorithms.regularizers.entropy import EntropyRegularizer
+from posttrain.learning.algorithms.regularizers.entropy_band import EntropyBandRegularizer
 from posttrain.learning.algorithms.regularizers.imitation import ImitationRegularizer
 from posttrain.learning.algorithms.regularizers.kl import KlRegularizer
 from posttrain.learning.algorithms.regularizers.kl_limit import KlLimitRegularizer
+from posttrain.learning.algorithms.regularizers.low_probability import LowProbabilityRegularizer
+from posttrain.learning.algorithms.regularizers.nucleus_entropy import NucleusEntropyRegularizer
 from posttrain.learning.algorithms.regularizers.sequence_chi_squared import (
     SequenceChiSquaredRegularizer,
 )
@@ -21,6 +24,9 @@ REGULARIZERS = Slot(
         "imitation": ImitationRegularizer,
         "kl_limit": KlLimitRegularizer,
         "sequence_chi_squared": SequenceChiSquaredRegularizer,
+        "entropy_band": EntropyBandRegularizer,
+        "nucleus_entropy": NucleusEntropyRegularizer,
+        "low_probability": LowProbabilityRegularizer,
     },
     one_of=("token_cost", "advantage_bonus", "loss"),
 )

@@ -2,7 +2,9 @@
 
 from posttrain.learning.algorithms.token_weights.band import BandWeight
 from posttrain.learning.algorithms.token_weights.base import TokenWeight
+from posttrain.learning.algorithms.token_weights.divergence import DivergenceWeight
 from posttrain.learning.algorithms.token_weights.drift import DriftWeight
+from posttrain.learning.algorithms.token_weights.entropy import EntropyWeight
 from posttrain.learning.algorithms.token_weights.importance import ImportanceWeight
 from posttrain.learning.algorithms.token_weights.turn import TurnWeight
 from posttrain.stage.slots import Slot
@@ -10,6 +12,13 @@ from posttrain.stage.slots import Slot
 TOKEN_WEIGHTS = Slot(
     "token_weight",
     TokenWeight,
-    {"importance": ImportanceWeight, "band": BandWeight, "drift": DriftWeight, "turn": TurnWeight},
+    {
+        "importance": ImportanceWeight,
+        "band": BandWeight,
+        "drift": DriftWeight,
+        "turn": TurnWeight,
+        "entropy": EntropyWeight,
+        "divergence": DivergenceWeight,
+    },
     one_of=("of_generation", "of_update"),
 )

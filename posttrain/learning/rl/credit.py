@@ -1,0 +1,124 @@
+"""Rollouts of a step as what is learned from: credit, weights and marks, before its updates."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from posttrain.learning.algorithms.objective import (
+    advantages,
+    generation_marks,
+    generation_weights,
+)
+from posttrain.learning.rl.batch import (
+    TokenValues,
+    TrainSample,
+    rollout_batch,
+    rows_of,
+)
+from posttrain.learning.rl.failures import errors_of_rl
+from posttrain.learning.rl.passes import ModelPasses
+from posttrain.learning.rl.rollout import (
+    Group,
+    as_one,
+    by_row,
+    of_wholes,
+    places_of_wholes,
+    reward_statistics,
+)
+
+if TYPE_CHECKING:
+    from posttrain.learning.algorithms.batches import RolloutBatch
+    from posttrain.learning.algorithms.config import Algorithm
+
+
+def training_samples(
+    groups: Sequence[Group], passes: ModelPasses, *, step: int
+) -> list[list[TrainSample | None]]:
+    """Turn the groups of a step into what is learned from, before the step's first update.
+
+    What needs a model (a critic's values, a divergence in the reward, log-probabilities of the
+    policy as it is now) is computed here once, if the algorithm needs it, and stays as it is
+    through all updates. This is the only place where advantages are computed: statistics are of
+    these groups and no others.
+
+    Args:
+        groups: The groups that are learned from.
+        passes: The models, and the config that says what is needed.
+        step: 0-based step, which is the version of the present policy.
+
+    Returns:
+        A sample for each rollout, group by group. None for a rollout that bears no loss (cut off,
+        where the algorithm does not keep those, or not to be judged), so that no denominator
+        counts it.
+
+    """
+    config = passes.config
+    algorithm, needs = config.algorithm_at_work, config.algorithm.needs
+    rollouts = [rollout for group in groups for rollout in group]
+    if not rollouts:
+        return []
+    bare = passes.bare(rollouts)
+    columns: dict[str, list[TokenValues]] = {}
+    if passes.critic is not None:
+        columns["values"] = passes.rows(bare, passes.present_values)
+    if "rewards_reference" in needs:
+        columns["reference_logprobs"] = passes.rows(bare, passes.reference_logprobs)
+    if "generation_entropy" in needs:
+        columns["entropy"] = passes.rows(bare, passes.present_entropy)
+    # Credit is of what a role did in an episode, in however many sequences it is learned from.
+    places = places_of_wholes(rollouts)
+    whole = [as_one([rollouts[at] for at in each]) for each in places]
+    joint = {name: of_wholes(rows, places) for name, rows in columns.items()}
+    if "turn_values" in needs:
+        assert passes.turn_learner is not None
+        joint["turn_advantages"] = passes.turn_learner.advantages(whole, config)
+
+    def of_rows(values: Sequence[TokenValues]) -> list[TokenValues]:
+        return by_row(values, rollouts, places)
+
+    def columns_of(values_BT: Tensor) -> list[TokenValues]:
+        return of_rows(rows_of(values_BT, whole))
+
+    apart = config.reward.combine.apart(config.reward.components)
+    batch = rollout_batch(whole, needs=needs, columns=joint, apart=apart)
+    with errors_of_rl():
+        earned = advantages(algorithm, batch, max_tokens=config.longest)
+    kept: dict[str, Sequence[Any]] = {"advantages": columns_of(earned.advantages_BT)}
+    if earned.returns_BT is not None:
+        returns = columns_of(earned.returns_BT)
+        kept |= {"values": columns["values"], "returns": returns}
+    stale = any(rollout.policy_version != step for rollout in rollouts)
+    if stale or config.updates_per_step > 1:
+        # Else the policy before the first update is the engine, or the present one.
+        kept |= passes.before_updates(bare, needs)
+    kept |= _before_updates(algorithm, batch, earned.advantages_BT, of=columns_of)
+    if "group_statistics" in needs:
+        for name, column in reward_statistics(whole).items():
+            kept[name] = [each[0] for each in of_rows([(value,) for value in column])]
+    bears = of_rows([(float(each),) for each in earned.bears_loss_B.tolist()])
+    samples = iter(
+        replace(sample, **{name: rows[place] for name, rows in kept.items()}) if own[0] else None
+        for place, (sample, own) in enumerate(zip(bare, bears, strict=True))
+    )
+    return [[next(samples) for _ in group] for group in groups]
+
+
+def _before_updates(
+    algorithm: "Algorithm",
+    batch: "RolloutBatch",
+    advantages_BT: Tensor,
+    *,
+    of: Callable[[Tensor], list[TokenValues]],
+) -> dict[str, Sequence[Any]]:
+    """What parts fix for a whole generation: weights of tokens, and which ones they act on."""
+    with errors_of_rl():
+        weights_BT = generation_weights(algorithm, batch, advantages_BT)
+        marks = generation_marks(algorithm, batch, advantages_BT)
+    kept: dict[str, Sequence[Any]] = {}
+    if weights_BT is not None:
+        kept["weights"] = of(weights_BT.float())
+    if marks:
+        kept["marks"] = [*zip(*(of(marks_BT.float()) for marks_BT in marks), strict=True)]
+    return kept
