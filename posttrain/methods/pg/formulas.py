@@ -3,6 +3,7 @@
 Statistics are over all rollouts that the step trains on, sums over those of one update.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -316,3 +317,28 @@ def prorl(rows: FormulaRollouts) -> Tensor:
     return rows.over_tokens(
         lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.4) + 0.001 * rows.k3(i)
     )
+def divergence_by_place(rows: FormulaRollouts, i: int) -> Tensor:
+    """TW-GRPO: how far the distributions of a row's group are from their mean, place by place."""
+    members = rows.members(i)
+    longest = max(rows.length(each) for each in members)
+    num_tokens = rows.log_all[i].shape[-1]
+    tables = []
+    for each in members:
+        table = torch.full((longest, num_tokens), -math.log(num_tokens)).double()
+        table[: rows.length(each)] = rows.log_all[each].detach()
+        tables.append(table)
+    usual = torch.stack(tables).mean(0)
+    away = [(usual - table).clamp(-11, 11) for table in tables]
+    by_place = torch.stack([(each.exp() - each - 1).sum(-1) for each in away]).mean(0)
+    scaled = (by_place - by_place.min()) / (by_place.max() - by_place.min() + 1e-8)
+    return scaled[: rows.length(i)]
+
+
+def tw_grpo(rows: FormulaRollouts) -> Tensor:
+    """TW-GRPO: from 1 to 1.7 by the divergence within the group."""
+    a = rows.standardized(plus=1e-4)
+
+        return -(1 + 0.7 * divergence_by_place(rows, i)) * clipped_gain(
+            rows.ratio(i), a[i], 0.2, 0.2
+        )
+

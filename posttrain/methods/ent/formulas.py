@@ -1,0 +1,153 @@
+"""The losses of methods in this folder by their papers, apart from the product's own.
+
+Statistics are over all rollouts that the step trains on, sums over those of one update.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from posttrain.methods.formula import FormulaRollouts, clipped_gain, mean
+
+
+def docked_for_length(rows: FormulaRollouts) -> list[float]:
+    """DAPO, equation 13: from 0 to -1 over the last fifth of the limit."""
+    buffer = max(1, round(rows.limit / 5))
+    excess = [max(0, rows.length(row) - (rows.limit - buffer)) for row in range(len(rows.reward))]
+    return [r - min(1.0, over / buffer) for r, over in zip(rows.reward, excess, strict=True)]
+
+
+def forking_tokens(rows: FormulaRollouts) -> Tensor:
+    """Equation 6, on DAPO: the fifth of the tokens of highest entropy, each five times."""
+    a = rows.standardized(rewards=docked_for_length(rows))
+    before = [rows.entropy(i, rows.log_all_old) for i in range(len(a))]
+    ranked = torch.cat(before).sort(descending=True).values
+    # Equal entropies, as of the first tokens of a group, are equal up to rounding.
+    least = ranked[math.ceil(0.2 * len(ranked) - 1e-9) - 1] - 1e-5
+    kept = int((ranked >= least).sum())
+
+    def loss(i: int) -> Tensor:
+        forks = (before[i] >= least).double() * len(ranked) / kept
+        return -forks * clipped_gain(rows.ratio(i), a[i], 0.2, 0.28)
+
+    return rows.over_tokens(loss)
+
+
+def turn_sizes(rows: FormulaRollouts, i: int) -> list[int]:
+    """Drawn tokens of each turn of a row."""
+    return [span["end"] - span["begin"] for span in rows.stored[i]["spans"] if span["drawn"]]
+
+
+def empg(rows: FormulaRollouts) -> Tensor:
+    """Equations 8 to 12 with sharpnesses of 1 and clarity 0.1."""
+    plain = rows.standardized(plus=1e-6)
+    sizes = [turn_sizes(rows, i) for i in range(len(plain))]
+    unsure = [
+        [part.mean().item() for part in torch.split(rows.entropy(i, rows.log_all_old), size)]
+        for i, size in enumerate(sizes)
+    ]
+    flat = [each for row in unsure for each in row]
+    low, high = min(flat), max(flat)
+    scaled = [[(each - low) / (high - low + 1e-8) for each in row] for row in unsure]
+    usual = mean([math.exp(-each) for row in scaled for each in row])
+    made = []
+    for a, row in zip(plain, scaled, strict=True):
+        clear = [math.exp(-each) for each in row[1:]] + [0.0]
+        made.append([math.exp(-h) / usual * a + 0.1 * f for h, f in zip(row, clear, strict=True)])
+    middle = mean([each for row in made for each in row])
+
+    def loss(i: int) -> Tensor:
+        parts = [torch.full((n,), a - middle) for a, n in zip(made[i], sizes[i], strict=True)]
+        return -clipped_gain(rows.ratio(i), torch.cat(parts).double(), 0.2, 0.2)
+
+    return rows.over_tokens(loss)
+
+
+def epo(rows: FormulaRollouts) -> Tensor:
+    """The bonus alone: where the penalty is paid it is a constant."""
+    a = rows.standardized(plus=1e-6)
+
+    def loss(i: int) -> Tensor:
+        ratio = rows.ratio(i)
+        gain = clipped_gain(ratio, a[i], 0.2, 0.2)
+        if a[i] < 0:
+            gain = gain.clamp(min=3.0 * a[i])
+        return -gain + 0.001 * rows.k3(i) - 0.001 * rows.entropy(i)
+
+    return rows.over_tokens(loss)
+
+
+def lp_reg(rows: FormulaRollouts) -> Tensor:
+    """Equation of the objective, on the policy that drew."""
+    a = rows.standardized(plus=1e-6)
+    bad = [rows.log_engine[i] for i in range(len(a)) if a[i] < 0]
+    ranked = torch.cat(bad).sort().values
+    marked = int(0.01 * len(ranked))
+    least = ranked[marked - 1].item() if marked else -math.inf
+
+    def loss(i: int) -> Tensor:
+        log_p, whole = rows.log_p[i], rows.log_all[i].detach()
+        floor = whole.amax(-1) + math.log(0.02)
+        mass = torch.where(whole >= floor[:, None], whole.exp(), 0.0).sum(-1).log()
+        now = log_p.detach()
+        held = (rows.log_engine[i] <= least) & (now >= floor) & (mass < 0) & torch.tensor(a[i] < 0)
+        behind = now - mass - log_p
+        k3 = (behind.exp() - 1 - behind).clamp(max=10.0)
+        return -clipped_gain(rows.ratio(i), a[i], 0.99, 9.0) + torch.where(held, k3, 0.0)
+
+    return rows.over_tokens(loss)
+
+
+def past(rows: FormulaRollouts) -> list[int]:
+    """The rows of the step's first update; none in that update itself."""
+    moved = any(not torch.allclose(rows.log_p[i], rows.log_old[i]) for i in rows.chosen)
+    return [i for i in range(len(rows.reward)) if i not in rows.chosen] if moved else []
+
+
+def entropy_band(rows: FormulaRollouts) -> Tensor:
+    """A bonus of 0.01 from half to one and a half of the mean so far, level above, twice below."""
+    a = rows.standardized(plus=1e-6)
+    before = [rows.entropy(i, rows.log_all_old) for i in past(rows)]
+    usual = torch.cat(before).mean() if before else None
+
+    def loss(i: int) -> Tensor:
+        h = rows.entropy(i)
+        gain = h
+        if usual is not None:
+            gain = h - (h - 1.5 * usual).clamp(min=0) - (0.5 * usual - h).clamp(min=0)
+        return -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2) - 0.01 * gain
+
+    return rows.over_tokens(loss)
+
+
+def nucleus(whole: Tensor) -> Tensor:
+    """Entropy of the smallest set of tokens with 0.8 of a distribution, row by row."""
+    found = []
+    for log_V in whole:
+        kept: list[int] = []
+        for token in log_V.detach().argsort(descending=True, stable=True).tolist():
+            kept.append(token)
+            if log_V.detach()[kept].exp().sum() >= 0.8:
+                break
+        inside = log_V[kept].log_softmax(-1)
+        found.append(-(inside.exp() * inside).sum())
+    return torch.stack(found)
+
+
+def peak(parts: list[Tensor]) -> Tensor:
+    """Mean of the upper fifth of all tokens' numbers."""
+    flat = torch.cat(parts)
+    return flat[flat >= torch.quantile(flat.detach(), 0.8)].mean()
+
+
+def siren(rows: FormulaRollouts) -> Tensor:
+    """Dr. GRPO, and 0.005 times the square of the change since the first update."""
+    a = rows.centered()
+    now = peak([nucleus(rows.log_all[i]) for i in rows.chosen])
+    before = past(rows)
+    first = peak([nucleus(rows.log_all_old[i]) for i in before]) if before else now.detach()
+    sums = [-clipped_gain(rows.ratio(i), a[i], 0.28, 0.28).sum() for i in rows.chosen]
+    tokens = sum(rows.length(i) for i in rows.chosen)
+    part = tokens / (len(sums) * rows.limit)
+    return torch.stack(sums).mean() / rows.limit + 0.005 * part * (now - first) ** 2
