@@ -8,6 +8,7 @@ from collections.abc import Container, Mapping
 
 from posttrain.pipeline.recipe import FlowBuilder
 from posttrain.stage.spec import Task
+from tasks.coevolve import TASK as COEVOLVE
 from tasks.curate import TASK as CURATE
 from tasks.diagnose import TASK as DIAGNOSE
 from tasks.evaluate import TASK as EVALUATE
@@ -39,6 +40,14 @@ ARMS: Mapping[str, tuple[Task, Mapping[str, str]]] = {
     "reward": (REWARD, {"policy": "sft.policy", "samples": "probe.samples"}),
     "rl": (
         RL,
+        {
+            "policy": "sft.policy",
+            "problems": "curate.problems",
+            "solve_rates": "probe.solve_rates",
+        },
+    ),
+    "coevolve": (
+        COEVOLVE,
         {
             "policy": "sft.policy",
             "problems": "curate.problems",

@@ -2,6 +2,7 @@
 
 from flows._beginning import begin_flow
 from posttrain.pipeline.recipe import FlowBuilder
+from tasks.coevolve import TASK as COEVOLVE
 from tasks.diagnose import TASK as DIAGNOSE
 from tasks.evaluate import TASK as EVALUATE
 from tasks.import_pairs import TASK as IMPORT_PAIRS
@@ -21,8 +22,9 @@ def declare(build: FlowBuilder) -> None:
     an `import_reward_model` section takes a reward model from elsewhere instead of training one.
     With both `import_model` and `pretrain` the imported model is trained on the corpus before SFT
     (mid-training), and is evaluated as `imported`. With `import_pairs` the reward model and
-    `preference` learn from pairs of the user's own, in place of the probe's samples. With a
-    `diagnose` section the policies are looked at beyond what the evaluation says.
+    `preference` learn from pairs of the user's own, in place of the probe's samples. One with a
+    `coevolve` section trains several policies together too, from the SFT policy. With a `diagnose`
+    section the policies are looked at beyond what the evaluation says.
     """
     raw, data, base, policies = begin_flow(build)
     sft = build.stage("sft", SFT, policy=base["policy"], traces=data["traces"])
@@ -44,13 +46,11 @@ def declare(build: FlowBuilder) -> None:
             **pairs,
         )
         policies["preference"] = preference["policy"]
-    rl = build.stage(
-        "rl",
-        RL,
-        policy=sft["policy"],
-        problems=data["problems"],
-        solve_rates=probe["solve_rates"],
-    )
+    drawn = {"problems": data["problems"], "solve_rates": probe["solve_rates"]}
+    if build.has("coevolve"):
+        several = build.stage("coevolve", COEVOLVE, policy=sft["policy"], **drawn)
+        policies["coevolve"] = several["policy"]
+    rl = build.stage("rl", RL, policy=sft["policy"], **drawn)
     evaluated = build.stage(
         "evaluate",
         EVALUATE,

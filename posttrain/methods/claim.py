@@ -95,7 +95,7 @@ class MethodClaim(StageConfig):
     """What must have happened in the method's own arm."""
     decide: tuple[ClaimDecision, ...] = Field(min_length=1)
     """All of them must hold; one that is refuted refutes the claim."""
-    trains: Literal["rl", "preference", "sft", "reward"] = "rl"
+    trains: Literal["rl", "coevolve", "preference", "sft", "reward"] = "rl"
     """The section that is compared; reward models are by a diagnosis alone. What an arm sets beside
     it leads to it, such as data of its own or a stage before: stages of that arm alone. All else is
     shared."""
@@ -117,7 +117,7 @@ class MethodClaim(StageConfig):
 
     @model_validator(mode="after")
     def _amount_is_measured(self) -> Self:
-        if self.trains != "rl" and self.matched != "updates":
+        if self.trains not in ("rl", "coevolve") and self.matched != "updates":
             raise ValueError(
                 f"matched: {self.matched} is of RL; arms of {self.trains} draw nothing: set updates"
             )

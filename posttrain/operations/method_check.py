@@ -22,7 +22,7 @@ from posttrain.stage.errors import UserError
 ALL_OF_IT = "all of it"
 """What is switched off where all that a method sets in a section is."""
 
-TRAINED = ("rl", "preference", "sft")
+TRAINED = ("rl", "coevolve", "preference", "sft")
 """Sections whose switches are looked at: a policy comes of them."""
 
 _ALGORITHM, _INPUTS = "algorithm", "inputs"

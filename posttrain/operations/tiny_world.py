@@ -16,14 +16,16 @@ from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.spec import ArtifactKind, Task
 
 _FEW_STEPS: Mapping[str, Any] = {"optimization": {"learning_rate": 1e-3, "warmup_steps": 0}}
+_OF_RL: Mapping[str, Any] = {
+    "problems_per_step": 16,
+    "group_size": 6,
+    "max_tokens": 8,
+    "optimization": {"optimizer": "adamw", "learning_rate": 3e-3, "warmup_steps": 0},
+}
 _BUDGETS: Mapping[str, Mapping[str, Any]] = {
     "probe": {"max_tokens": 8},
-    "rl": {
-        "problems_per_step": 16,
-        "group_size": 6,
-        "max_tokens": 8,
-        "optimization": {"optimizer": "adamw", "learning_rate": 3e-3, "warmup_steps": 0},
-    },
+    "rl": _OF_RL,
+    "coevolve": _OF_RL,
     "preference": {**_FEW_STEPS, "sampling": {"max_tokens": 8}},
     "reward": {**_FEW_STEPS, "steps": 4},
     # Its traces are the probe's samples, right ones and wrong ones.
@@ -192,6 +194,7 @@ def make_tiny_world(folder: Path, tasks: Mapping[str, Task]) -> TinyWorld:
         {
             "reward": {"policy": policy, "samples": samples},
             "rl": {**given, "solve_rates": rates},
+            "coevolve": {**given, "solve_rates": rates},
             "preference": {**given, "samples": samples},
             "sft": {"policy": policy, "traces": samples},
             "probe": given,

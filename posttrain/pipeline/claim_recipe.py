@@ -19,7 +19,7 @@ from posttrain.stage.hashing import canonical_json, sha256_of
 from posttrain.stage.spec import Task
 
 FLOW = "flows.claim"
-_NOT_SHARED = ("rl", "preference", "evaluate")
+_NOT_SHARED = ("rl", "coevolve", "preference", "evaluate")
 """Sections of an arena that lie under those of arms and evaluations; its flow has no such stage."""
 
 

@@ -48,6 +48,7 @@ SLOTS: Mapping[str, str] = {
     "balance": "posttrain.learning.rl.balances.registry:BALANCES",
     "addition": "posttrain.learning.rl.additions.registry:ADDITIONS",
     "replay": "posttrain.learning.rl.replays.registry:ROLLOUT_REPLAYS",
+    "exchange": "posttrain.learning.rl.exchanges.registry:EXCHANGES",
     "engine": "posttrain.learning.rollouts.engines.registry:ENGINES",
     "component": "posttrain.learning.rewards.components.registry:COMPONENTS",
     "combine": "posttrain.learning.rewards.combines.registry:COMBINES",

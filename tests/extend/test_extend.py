@@ -20,8 +20,17 @@ FOLDER = Path(__file__).parent / "plugins"
 # Stages of RL that play in the environment of a plug-in.
 PLAYING = {"rl_play", "rl_company", "rl_forgetful"}
 # All that score what a policy wrote.
-SCORING = {"probe", "probe_told", "preference", "rl", "rl_told", "rl_stored", "rl_hinted"}
-SCORING |= {*PLAYING, "evaluate"}
+SCORING = {
+    "probe",
+    "probe_told",
+    "preference",
+    "rl",
+    "rl_told",
+    "rl_stored",
+    "rl_hinted",
+    "coevolve",
+}
+SCORING |= {*PLAYING, "coevolve", "evaluate"}
 # Slot -> the first stages that run again when the plug-in's formula is edited.
 STAGES = {
     "source": {"synthesize"},
@@ -51,6 +60,7 @@ STAGES = {
     "reference": {"rl"},
     "rehearsal": {"rl"},
     "balance": {"rl"},
+    "exchange": {"coevolve"},
     "engine": {"probe"},
     "component": {"rl"},
     "combine": {"rl"},
@@ -259,6 +269,16 @@ def test_the_branching_began_episodes_inside_others(extended):
         assert (row["step"], row["group"], of) in ids
     sizes = table(extended, "rl_play/rollouts").group_by("step", "group").len()["len"]
     assert set(sizes) == {8}
+
+
+def test_the_exchange_passed_everything_on(extended):
+    rows = table(extended, "coevolve/rollouts").filter("trained")
+    authors = set(rows.select("role", "origin").unique().iter_rows())
+    assert authors == {
+        ("policy_1", "policy_3"),
+        ("policy_2", "policy_1"),
+        ("policy_3", "policy_2"),
+    }
 
 
 def test_what_failed_was_tried_again_behind_what_was_told(extended):

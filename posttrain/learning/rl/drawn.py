@@ -56,7 +56,7 @@ def as_groups(
             group=first + index // size,
             episode=f"{sample.prompt_id}/{index % size}",
             token_ids=prompts[index // size].token_ids + sample.token_ids,
-            spans=_prompt_and_answer(prompts[index // size].token_ids, sample.token_ids),
+            spans=read_and_said(prompts[index // size].token_ids, sample.token_ids),
             logprobs=sample.logprobs,
             versions=(sample.policy_version,),
             end=_ENDS[sample.finish_reason],
@@ -199,7 +199,7 @@ def of_step_tries(tries: Sequence[StepTry], *, group: int) -> list[Rollout]:
                 group=group,
                 episode=f"{call.id}/{sample.index}",
                 token_ids=call.kept + sample.token_ids,
-                spans=_prompt_and_answer(call.kept, sample.token_ids),
+                spans=read_and_said(call.kept, sample.token_ids),
                 logprobs=sample.logprobs,
                 versions=(sample.policy_version,),
                 end=_ENDS[sample.finish_reason],
@@ -214,7 +214,14 @@ def of_step_tries(tries: Sequence[StepTry], *, group: int) -> list[Rollout]:
     return rows
 
 
-def _prompt_and_answer(prompt: Sequence[int], answer: Sequence[int]) -> tuple[Span, ...]:
+def read_and_said(prompt: Sequence[int], answer: Sequence[int]) -> tuple[Span, ...]:
+    """Return the spans of an answer of one turn.
+
+    Args:
+        prompt: Tokens that were read.
+        answer: Tokens that were drawn behind them.
+
+    """
     begin, end = len(prompt), len(prompt) + len(answer)
     return (Span(0, begin, 0, drawn=False), Span(begin, end, 0, drawn=True))
 

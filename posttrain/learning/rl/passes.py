@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from posttrain.data.batching import length_buckets
 from posttrain.learning.maths.entropy import entropy_from_hidden, entropy_from_logits
+from posttrain.learning.maths.reduce import widened
 from posttrain.learning.models.final_logits import FinalLogits, final_logits
 from posttrain.learning.models.logprobs import (
     CHUNK_ELEMENTS,

@@ -115,7 +115,7 @@ class Rollouter:
             groups += self._rewarded(draft, made)
             rounds += 1
             wanted = self._num_missing(groups, config, step=step)
-        return self._selected(groups, config, step=step, version=version, rounds=rounds)
+        return self.selected(groups, config, step=step, version=version, rounds=rounds)
 
     def draft(
         self,
@@ -186,7 +186,7 @@ class Rollouter:
         self.bench.rewarder.use(config.reward, max_tokens=config.longest)
         groups = self._rewarded(draft, made)
         at = draft.at
-        return self._selected(groups, config, step=at.step, version=at.version, rounds=1)
+        return self.selected(groups, config, step=at.step, version=at.version, rounds=1)
 
     def observe(self, groups: Sequence[Group], *, step: int) -> None:
         """Let the stream of problems, and the instructions, know what became of a step.
@@ -209,9 +209,19 @@ class Rollouter:
         problems = [self.problems[self.places[group[0].problem_id]] for group in made]
         return self.bench.rewarder.rewarded(made, problems, step=draft.at.step)
 
-    def _selected(
+    def selected(
         self, groups: Sequence[Group], config: RlConfig, *, step: int, version: int, rounds: int
     ) -> Generation:
+        """Mark those of the groups of a step that are learned from, and let others join them.
+
+        Args:
+            groups: With what they earned.
+            config: Of the step; says which teach something, and how many a step takes.
+            step: 0-based step.
+            version: Of the policy that draws what joins them.
+            rounds: Rounds of sampling that they were drawn in.
+
+        """
         facts = {"rounds": float(rounds), **self.bench.rewarder.measured()}
         marked_groups = self._select(groups, config, step=step)
         if self.joined is not None:

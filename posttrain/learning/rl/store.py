@@ -102,6 +102,29 @@ class RolloutStore:
         return sorted(self.folder.glob("*.parquet"))
 
 
+def merge_stores(stores: Mapping[str, RolloutStore], path: Path, *, learned: int) -> int:
+    """Write one table of all rollouts of several policies, step by step.
+
+    Args:
+        stores: Of each policy, by its name.
+        path: The table to write.
+        learned: How many steps the saved policies have learned from.
+
+    Returns:
+        The number of rows.
+
+    """
+    tables = []
+    for name, store in stores.items():
+        own = path.with_name(f"{name}-{path.name}")
+        store.merge(own, learned=learned)
+        tables.append(read_table(own, ROLLOUTS))
+        own.unlink()
+    merged = pl.concat(tables).sort("step", maintain_order=True)
+    write_table(merged, path, ROLLOUTS)
+    return len(merged)
+
+
 def rollouts_table(rollouts: Sequence[tuple[int, Rollout]]) -> pl.DataFrame:
     """Lay rollouts, each with its step, out as a ROLLOUTS frame, in the given order."""
     rows = [rollout for _, rollout in rollouts]

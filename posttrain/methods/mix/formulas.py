@@ -85,3 +85,9 @@ def remix(rows: FormulaRollouts) -> Tensor:
         return -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2) + 0.02 * held
 
     return rows.over_answers(loss)
+
+
+def sapo_swarm(rows: FormulaRollouts) -> Tensor:
+    """GRPO without a divergence, on a policy's own groups and on those that it read."""
+    a = rows.standardized()
+    return rows.over_answers(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.28))

@@ -8,8 +8,16 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
-from posttrain.methods.formula import FormulaRollouts, clipped_gain, deviation, mean, whitened
+from posttrain.methods.formula import (
+    FormulaPairs,
+    FormulaRollouts,
+    clipped_gain,
+    deviation,
+    mean,
+    whitened,
+)
 
 
 def overlong(rows: FormulaRollouts) -> list[float]:
@@ -255,6 +263,20 @@ def cispo_open_instruct(rows: FormulaRollouts) -> Tensor:
     return _open_instruct(rows, lambda now, a, i: now.clamp(max=1.272).detach() * a * rows.log_p[i])
 
 
+def contrastive(pairs: FormulaPairs) -> Tensor:
+    """CPL, whose cpl.py has: logit = adv2 - bias * adv1, of adv = alpha * the segment's log p."""
+    good, bad = 0.1 * pairs.sums(pairs.chosen), 0.1 * pairs.sums(pairs.rejected)
+    return -logsigmoid(good - 0.5 * bad).mean()
+
+
+def prorl(rows: FormulaRollouts) -> Tensor:
+    """ProRL: GRPO over tokens with clip-higher at 0.4, and a divergence."""
+    a = rows.standardized()
+    return rows.over_tokens(
+        lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.4) + 0.001 * rows.k3(i)
+    )
+
+
 def nft(rows: FormulaRollouts) -> Tensor:
     """NFT: likelihood of right tokens, and of wrong ones by the policy of right ones they imply."""
     total = torch.zeros((), dtype=torch.float64)
@@ -311,12 +333,6 @@ def rover(rows: FormulaRollouts) -> Tensor:
     return rows.over_tokens(loss)
 
 
-def prorl(rows: FormulaRollouts) -> Tensor:
-    """ProRL: GRPO over tokens with clip-higher at 0.4, and a divergence."""
-    a = rows.standardized()
-    return rows.over_tokens(
-        lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.4) + 0.001 * rows.k3(i)
-    )
 def divergence_by_place(rows: FormulaRollouts, i: int) -> Tensor:
     """TW-GRPO: how far the distributions of a row's group are from their mean, place by place."""
     members = rows.members(i)
@@ -338,7 +354,9 @@ def tw_grpo(rows: FormulaRollouts) -> Tensor:
     """TW-GRPO: from 1 to 1.7 by the divergence within the group."""
     a = rows.standardized(plus=1e-4)
 
+    def loss(i: int) -> Tensor:
         return -(1 + 0.7 * divergence_by_place(rows, i)) * clipped_gain(
             rows.ratio(i), a[i], 0.2, 0.2
         )
 
+    return rows.over_tokens(loss)

@@ -102,3 +102,18 @@ def hypo(pairs: FormulaPairs) -> Tensor:
     own = pairs.sums(pairs.extra)
     ratio = (own - pairs.sums(pairs.ref_extra)).detach()
     return dpo(pairs) + 0.1 * (ratio * own).mean()
+
+
+def inpo(pairs: FormulaPairs) -> Tensor:
+    """INPO of its first round, in which both references are the first policy: η is 1."""
+    return pairs.expected(lambda m: (m - 1 / (2 * 1.0)) ** 2)
+
+
+def dno(pairs: FormulaPairs) -> Tensor:
+    """DNO, algorithm 1, line 5, of its first round: η is 1."""
+    return pairs.expected(lambda m: -logsigmoid(m))
+
+
+def nash_md(pairs: FormulaPairs) -> Tensor:
+    """Nash-MD of its first round, in which the mixture is the first policy: η is 1."""
+    return pairs.expected(lambda m: -logsigmoid(m / 1.0))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from posttrain.methods.formula import FormulaRollouts
+from posttrain.methods.formula import FormulaRollouts, clipped_gain, whitened
 
 
 def spiral(rows: FormulaRollouts) -> Tensor:
@@ -26,3 +26,24 @@ def spiral(rows: FormulaRollouts) -> Tensor:
         return (a * rows.log_p[i]).sum()
 
     return -torch.stack([gain(i) for i in rows.chosen]).sum() / (len(rows.chosen) * rows.limit)
+
+
+def cory(rows: FormulaRollouts) -> Tensor:
+    """PPO of one of the two, at what it and the other were paid together."""
+    per_token = []
+    for i, reward in enumerate(rows.reward):
+        paid = -0.05 * (rows.log_engine[i] - rows.log_ref[i])
+        paid[-1] += reward
+        values = [*rows.values[i].tolist(), 0.0]
+        deltas = [float(p) + values[t + 1] - values[t] for t, p in enumerate(paid)]
+        per_token.append(
+            torch.tensor(
+                [
+                    sum(0.95 ** (k - t) * deltas[k] for k in range(t, len(deltas)))
+                    for t in range(len(deltas))
+                ],
+                dtype=torch.float64,
+            )
+        )
+    a = whitened(per_token, less=1)
+    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))

@@ -26,6 +26,7 @@ that sets both `rl` and `preference`, `NAME_rl` and `NAME_preference`."""
 
 _COMPARED: Mapping[str, Callable[..., GradientErrors]] = {
     "rl": rl_errors,
+    "coevolve": rl_errors,
     "preference": pair_errors,
 }
 """Sections whose stages can be looked at."""

@@ -62,6 +62,8 @@ class SeenRollouts(SeenUpdate):
 
     step: int = 0
     """From 1."""
+    learner: int = 0
+    """Which one it is of, of several in one stage."""
     groups: frozenset[int] = frozenset()
     """Whose rollouts it learned from, of those of the step."""
     drawn: list[tuple[int, ...]] = field(default_factory=list)
@@ -254,6 +256,7 @@ def _watched_learner(found: list[SeenRollouts]) -> Iterator[None]:
         found.append(
             SeenRollouts(
                 step=given["step"] + 1,
+                learner=id(self),
                 groups=groups,
                 drawn=drawn,
                 values=values,
@@ -287,20 +290,25 @@ def _update_errors(formula: RolloutFormula, run: SeenRl, update: SeenRollouts) -
     rows = _formula_rows(run, update, stored, log_p, log_all)
     weights, complaint = update.weights_apart(model, formula(rows))
     # Of the log-probabilities: at the very numbers that the stage computed.
+    # Rows of equal tokens may be paid differently, of two groups for example: they share a leaf.
     # Of equal tokens more may have been read and fewer drawn: behind a longer hint.
-    seen: dict[tuple[tuple[int, ...], int], tuple[Tensor, list[Tensor]]] = {}
+    seen: dict[tuple[tuple[int, ...], int], tuple[Tensor, Tensor]] = {}
     for ids, values_T, grad_T in update.rows():
-        seen.setdefault((ids, len(values_T)), (values_T, []))[1].append(grad_T)
-    leaves = [each.detach() for each in log_p]
+        name = (ids, len(values_T))
+        leaf, so_far = seen.get(name, (values_T.clone().requires_grad_(), 0.0 * grad_T))
+        seen[name] = leaf, so_far + grad_T
     names = [(tuple(row["token_ids"]), len(row["logprobs"])) for row in stored]
-    bearing = [place for place in rows.chosen if names[place] in seen]
-    for place in bearing:
-        leaves[place] = seen[names[place]][0].clone().requires_grad_()
+    bearing = {names[place] for place in rows.chosen}
+    leaves = [
+        seen[name][0] if place in rows.chosen and name in seen else each.detach()
+        for place, (name, each) in enumerate(zip(names, log_p, strict=True))
+    ]
     # What a loss has of the other tokens reaches the weights by itself, and not by these.
     fixed = [each.detach() for each in log_all]
     loss = formula(_formula_rows(run, update, stored, leaves, fixed))
-    expected = gradients_of(loss, (leaves[place] for place in bearing))
-    found = torch.cat([seen[names[place]][1].pop(0) for place in bearing])
+    looked_at = [each for name, each in seen.items() if name in bearing]
+    expected = gradients_of(loss, (leaf for leaf, _ in looked_at))
+    found = torch.cat([gradient for _, gradient in looked_at])
     return GradientErrors(apart(found, expected), weights, run.dtype, complaint)
 
 
@@ -324,7 +332,14 @@ def _worths(
 def _rows_of(run: SeenRl, update: SeenRollouts) -> list[dict[str, Any]]:
     """The rows of its step, or those that were recalled for it, in the order of its samples."""
     if min(update.groups) >= 0:
-        return [row for row in run.rollouts if row["step"] == update.step]
+        of_others = {
+            group
+            for each in run.updates
+            if each.step == update.step and each.learner != update.learner
+            for group in each.groups
+        }
+        of_step = [row for row in run.rollouts if row["step"] == update.step]
+        return [row for row in of_step if row["group"] not in of_others]
     rows = {tuple(row["token_ids"]): row for row in run.rollouts}
     return [rows[ids] for ids in update.drawn]
 
@@ -337,7 +352,9 @@ def _formula_rows(
     log_all: list[Tensor],
 ) -> FormulaRollouts:
     """What a paper's formula is given: the stored rollouts, and passes of this file's own."""
-    of_step = [each for each in run.updates if each.step == update.step]
+    of_step = [
+        each for each in run.updates if each.step == update.step and each.learner == update.learner
+    ]
     with torch.no_grad():
         all_before = run.distributions(of_step[0].policy(run.initial), stored)
         reference = run.logprobs(run.reference, stored)

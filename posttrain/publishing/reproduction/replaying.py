@@ -20,8 +20,8 @@ from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import Plugins, plugged
 
-_LEARNED_WITH = frozenset({"policy", "reference", "episodes", "rehearsals"})
-"""Ports whose artifacts a learner needs beside the rollouts, under whatever name."""
+_READ_AGAIN = frozenset({"policy", "policies", "reference", "episodes", "rehearsals"})
+"""Ports of what a learner reads when it learns again: everything else is in the rollouts."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def replay_stage(record: StageRun, root: Path, display: Display) -> ReplayOutcom
             models = {
                 artifact.role: restore(artifact)
                 for artifact in record.inputs
-                if artifact.role.partition(".")[0] in _LEARNED_WITH
+                if artifact.role.partition(".")[0] in _READ_AGAIN
             }
             return recorded_config(record), models, restore(outputs["rollouts"], "stored-rollouts")
 

@@ -1,0 +1,1 @@
+"""Exchanges: what several policies that are trained together give each other, one way a file."""

@@ -1,0 +1,189 @@
+"""Several policies in one stage: what each draws, gives, reads and learns, and that it is exact."""
+
+import json
+
+import polars as pl
+import pytest
+
+from posttrain.data.schemas import CURVE, ROLLOUTS
+from posttrain.data.tables import read_table
+from posttrain.learning.models.load import load_policy, weights_digest
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
+from tasks.coevolve.config import SeveralConfig
+from tasks.coevolve.replay import replay_each
+from tasks.coevolve.stage import run
+
+SMALL = {
+    "steps": 3,
+    "problems_per_step": 4,
+    "group_size": 4,
+    "max_tokens": 8,
+    "optimization": {"optimizer": "adamw", "learning_rate": 5e-3, "warmup_steps": 0},
+    "checkpoint_every": 0,
+}
+OUTPUTS = {
+    "policy": "policy",
+    "others": "others",
+    "rollouts": "rollouts.parquet",
+    "curve": "curve.parquet",
+    "report": "report.json",
+}
+EXCHANGES = {
+    "alone": {"kind": "alone"},
+    "swarm": {"kind": "swarm", "policies": 3, "external": 2, "local": 3},
+    "observer": {"kind": "observer", "swap_every": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def inputs(guesser, coins_path):
+    return {"policy": guesser, "problems": coins_path}
+
+
+def coevolved(inputs, folder, exchange, **settings):
+    config = SeveralConfig.parse(SMALL | settings | {"exchange": exchange}, where="coevolve")
+    outputs = {name: folder / file for name, file in OUTPUTS.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    run(config, inputs, outputs, StageContext.quiet(folder / "scratch", seed=3))
+    return config, outputs
+
+
+@pytest.fixture(scope="module", params=EXCHANGES)
+def done(request, inputs, tmp_path_factory):
+    """Each exchange once: its name, config and outputs."""
+    folder = tmp_path_factory.mktemp(request.param)
+    return request.param, *coevolved(inputs, folder, EXCHANGES[request.param])
+
+
+def weights(outputs):
+    report = json.loads(outputs["report"].read_text())
+    return {name: each["after"] for name, each in report["policies"].items()}
+
+
+def test_every_policy_is_saved_as_it_was_trained(done):
+    _, config, outputs = done
+    folders = {"policy_1": outputs["policy"]} | {p.name: p for p in outputs["others"].iterdir()}
+    found = {name: weights_digest(load_policy(path).model) for name, path in folders.items()}
+    assert found == weights(outputs)
+    assert len(set(found.values())) == config.exchange.policies
+
+
+def test_a_replay_of_the_rollouts_gives_every_policy(done, inputs, tmp_path):
+    _, config, outputs = done
+    context = StageContext.quiet(tmp_path, seed=3)
+    assert replay_each(config, inputs, outputs["rollouts"], context) == weights(outputs)
+
+
+def test_a_swarm_learns_from_its_own_groups_and_from_others_as_text(inputs, tmp_path):
+    exchange = {"kind": "swarm", "policies": 3, "external": 2, "local": 1}
+    _, outputs = coevolved(inputs, tmp_path, exchange, steps=1, problems_per_step=6)
+    rows = read_table(outputs["rollouts"], ROLLOUTS)
+    own = rows.filter(origin="policy")
+    # Three policies drew six groups of four each, of which one each is learned from.
+    assert own.group_by("role").len()["len"].to_list() == [24] * 3
+    assert own.filter("trained").group_by("role").len()["len"].to_list() == [4] * 3
+    taken = rows.filter(pl.col("origin") != "policy")
+    assert all(taken["trained"])
+    assert taken.group_by("role").agg(pl.col("group").n_unique())["group"].to_list() == [2] * 3
+    assert all(row["origin"] != row["role"] for row in taken.to_dicts())
+    for _, part in taken.group_by("role", "group"):
+        assert part["reward"].n_unique() > 1
+        written = own.filter(role=part["origin"][0], problem_id=part["problem_id"][0])
+        assert part["text"].to_list() == written["text"].to_list()
+        assert part["token_ids"].to_list() == written["token_ids"].to_list()
+
+
+def test_an_observer_reads_the_answer_and_both_are_paid_for_both(inputs, tmp_path):
+    exchange = {"kind": "observer", "swap_every": 1}
+    _, outputs = coevolved(inputs, tmp_path, exchange, steps=2)
+    rows = read_table(outputs["rollouts"], ROLLOUTS)
+    roles = [set(part["role"]) for _, part in rows.group_by("step", maintain_order=True)]
+    # They exchange roles after each step.
+    assert roles == [{"policy_1", "observer:policy_2"}, {"policy_2", "observer:policy_1"}]
+    for _, part in rows.group_by("step"):
+        spoken = part.filter(~pl.col("role").str.contains(":")).sort("problem_id", "episode")
+        heard = part.filter(pl.col("role").str.contains(":")).sort("problem_id", "episode")
+        for one, other in zip(spoken.to_dicts(), heard.to_dicts(), strict=True):
+            assert one["episode"] == other["episode"]
+            assert one["reward"] == other["reward"] == float(one["solved"]) + float(other["solved"])
+            prompt = one["spans"][0]["end"]
+            # Problem, answer, problem: longer than the problem by the answer at least.
+            assert other["spans"][0]["end"] >= 2 * prompt
+    first = read_table(outputs["curve"], CURVE).filter(metric="rl/exchange_first_is_pioneer")
+    assert first["value"].to_list() == [1.0, 0.0]
+
+
+def test_counts_are_summed_and_the_rest_is_a_mean(done):
+    _, config, outputs = done
+    curve = read_table(outputs["curve"], CURVE).filter(step=1)
+    value = dict(curve.select("metric", "value").iter_rows())
+    names = [f"policy_{n}" for n in range(1, config.exchange.policies + 1)]
+    drawn = [value[f"rl/{name}/rollouts_drawn"] for name in names]
+    assert drawn == [16.0] * len(names)
+    assert value["rl/rollouts_drawn"] == sum(drawn)
+    rewards = [value[f"rl/{name}/reward"] for name in names]
+    assert value["rl/reward"] == pytest.approx(sum(rewards) / len(rewards))
+
+
+def test_the_first_policy_alone_is_what_rl_makes_of_it(inputs, tmp_path):
+    """What several policies share changes nothing where they exchange nothing."""
+    from tasks.rl.config import RlStageConfig
+    from tasks.rl.stage import run as rl
+
+    _, outputs = coevolved(inputs, tmp_path, {"kind": "alone", "policies": 2}, steps=2)
+    alone = {name: tmp_path / f"rl-{file}" for name, file in OUTPUTS.items()}
+    config = RlStageConfig.parse(SMALL | {"steps": 2}, where="rl")
+    rl(config, inputs, alone, StageContext.quiet(tmp_path / "rl-scratch", seed=3))
+    found = [weights_digest(load_policy(each["policy"]).model) for each in (outputs, alone)]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("exchange", ["swarm", "observer"])
+def test_a_run_that_is_stopped_goes_on_to_the_same_bytes(exchange, inputs, tmp_path, monkeypatch):
+    from posttrain.learning.rl import several
+
+    said = EXCHANGES[exchange]
+    _, whole = coevolved(inputs, tmp_path / "whole", said, steps=3, checkpoint_every=1)
+    learn = several.learn_step
+
+    def stopped(member, generation, config):
+        # In the middle of the third step, after the first policy has learned.
+        if generation.step == 2 and member.name != "policy_1":
+            raise KeyboardInterrupt
+        return learn(member, generation, config)
+
+    monkeypatch.setattr(several, "learn_step", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        coevolved(inputs, tmp_path / "cut", said, steps=3, checkpoint_every=1)
+    monkeypatch.undo()
+    _, cut = coevolved(inputs, tmp_path / "cut", said, steps=3, checkpoint_every=1)
+    for name in ("rollouts", "curve", "report"):
+        assert cut[name].read_bytes() == whole[name].read_bytes(), name
+
+
+def test_other_policies_may_be_connected(inputs, guesser, tmp_path):
+    given = {**inputs, "policies.other": guesser}
+    _, outputs = coevolved(given, tmp_path, {"kind": "alone", "policies": 3}, steps=1)
+    assert sorted(path.name for path in outputs["others"].iterdir()) == ["other", "policy_2"]
+    with pytest.raises(UserError, match="exchange.policies says that there are 1 in all"):
+        coevolved(given, tmp_path / "few", {"kind": "alone", "policies": 1}, steps=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"staleness": 1}, "staleness is set"),
+        ({"stop": {"patience": 2}}, "stop is set"),
+        ({"producer": {"kind": "episodes", "environment": "guess"}}, "leave producer out"),
+        (
+            {"temperature": {"metric": "rl/length", "from": 1, "to": 2, "low": 1, "high": 2}},
+            "temperature follows rl/length",
+        ),
+        ({"exchange": {"kind": "observer", "policies": 3}}, "exchange observer takes 2"),
+        ({"exchange": {"kind": "observer", "template": "{prompt}"}}, "template has no {answer}"),
+    ],
+)
+def test_what_cannot_be_trained_together_is_refused(settings, told):
+    with pytest.raises(UserError, match=told):
+        SeveralConfig.parse(SMALL | settings, where="coevolve")
