@@ -85,6 +85,9 @@ class Member:
             step: 0-based step.
             config: Its numbers.
 
+        Returns:
+            The problems with their prompts, and how to draw.
+
         """
         wanted = config.problems_per_step
         return self.state.rollouter.draft(step, config, version=step, wanted=wanted)
@@ -155,6 +158,9 @@ class Member:
             groups: Rollouts that have earned nothing yet.
             step: 0-based step that they will be learned from in.
 
+        Returns:
+            The same groups, in their order.
+
         """
         problems = [self.problems[group[0].problem_id] for group in groups]
         return self.state.rollouter.bench.rewarder.rewarded(groups, problems, step=step)
@@ -165,6 +171,9 @@ class Member:
         Args:
             made: What the policy drew.
             further: Groups with what they earned.
+
+        Returns:
+            Those groups behind what it drew.
 
         """
         more = [marked(group, trained=True) for group in further]
@@ -178,6 +187,9 @@ class Member:
             step: 0-based step.
             config: Its numbers.
 
+        Returns:
+            All of them; those to learn from are marked.
+
         """
         return self.state.rollouter.selected(groups, config, step=step, version=step, rounds=1)
 
@@ -187,6 +199,9 @@ class Member:
         Args:
             made: What was drawn.
             places: Of these groups.
+
+        Returns:
+            The same groups; the others are not marked.
 
         """
         kept = [
@@ -232,7 +247,16 @@ class Member:
         return self.rewarded(groups, step=step)
 
     def telling(self, groups: Sequence[Group], config: RlConfig) -> list[bool]:
-        """Tell of which groups the policy's advantage would learn something."""
+        """Tell of which groups the policy's advantage would learn something.
+
+        Args:
+            groups: With what they earned by its reward.
+            config: The numbers of the step.
+
+        Returns:
+            True or false for each group.
+
+        """
         advantage = config.algorithm_at_work.advantage
         return informative_groups(groups, advantage, by=config.reward.filter)
 
@@ -240,6 +264,13 @@ class Member:
         """Return groups at the log-probabilities that the policy has of them now.
 
         The ratio to what drew them is that to this policy, as if it had drawn them.
+
+        Args:
+            groups: In this policy's tokens.
+
+        Returns:
+            The same groups, in their order.
+
         """
         passes = self.state.learner.passes
         rows = [TrainSample.bare(row) for group in groups for row in group]

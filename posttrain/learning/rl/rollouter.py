@@ -221,6 +221,9 @@ class Rollouter:
             version: Of the policy that draws what joins them.
             rounds: Rounds of sampling that they were drawn in.
 
+        Returns:
+            All of them; those that will be learned from are marked.
+
         """
         facts = {"rounds": float(rounds), **self.bench.rewarder.measured()}
         marked_groups = self._select(groups, config, step=step)
