@@ -18,7 +18,7 @@ from posttrain.learning.rl.batch import (
     rows_of,
 )
 from posttrain.learning.rl.failures import errors_of_rl
-from posttrain.learning.rl.passes import ModelPasses
+from posttrain.learning.rl.passes import ModelPasses, before_updates
 from posttrain.learning.rl.rollout import (
     Group,
     as_one,
@@ -92,7 +92,7 @@ def training_samples(
     stale = any(rollout.policy_version != step for rollout in rollouts)
     if stale or config.updates_per_step > 1:
         # Else the policy before the first update is the engine, or the present one.
-        kept |= passes.before_updates(bare, needs)
+        kept |= before_updates(passes, bare, needs)
     kept |= _before_updates(algorithm, batch, earned.advantages_BT, of=columns_of)
     if "group_statistics" in needs:
         for name, column in reward_statistics(whole).items():

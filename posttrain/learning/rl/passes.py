@@ -177,29 +177,6 @@ class ModelPasses:
         found = self._found(samples, compute)
         return [found[place] for place in range(len(samples))]
 
-    def before_updates(
-        self, samples: Sequence[TrainSample], needs: Collection[str]
-    ) -> dict[str, list[tuple[float, ...]]]:
-        """Compute what is to be remembered of the policy before the first update.
-
-        Args:
-            samples: All of a step.
-            needs: Names of `part.NEEDS`.
-
-        Returns:
-            A column of `TrainSample` by its name, as `rows` gives it.
-
-        """
-        asked: dict[str, tuple[str, Pass]] = {
-            "old_logprobs": ("old_logprobs", self.present_logprobs),
-            "vocabulary_ratio": ("vocabulary_logprobs", self.vocabulary_logprobs),
-        }
-        return {
-            column: self.rows(samples, compute)
-            for need, (column, compute) in asked.items()
-            if need in needs
-        }
-
     def buckets(self, lengths: Sequence[int], groups: Sequence[int]) -> list[list[int]]:
         """Choose which samples, by their lengths and groups, go through the model together.
 
@@ -241,3 +218,28 @@ class ModelPasses:
         batch = collate([samples[i] for i in bucket], pad=self.pad, device=self.device)
         values = zip(bucket, compute(batch), batch.mask_BT, strict=True)
         return {place: tuple(values_T[mask_T].tolist()) for place, values_T, mask_T in values}
+
+
+def before_updates(
+    passes: ModelPasses, samples: Sequence[TrainSample], needs: Collection[str]
+) -> dict[str, list[tuple[float, ...]]]:
+    """Compute what is to be remembered of the policy before the first update.
+
+    Args:
+        passes: The models.
+        samples: All of a step.
+        needs: Names of `part.NEEDS`.
+
+    Returns:
+        A column of `TrainSample` by its name, as `ModelPasses.rows` gives it.
+
+    """
+    asked: dict[str, tuple[str, Pass]] = {
+        "old_logprobs": ("old_logprobs", passes.present_logprobs),
+        "vocabulary_ratio": ("vocabulary_logprobs", passes.vocabulary_logprobs),
+    }
+    return {
+        column: passes.rows(samples, compute)
+        for need, (column, compute) in asked.items()
+        if need in needs
+    }

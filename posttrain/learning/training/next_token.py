@@ -26,7 +26,7 @@ from posttrain.learning.training.prepare import (
     remember_answers,
     stop_at_turns,
 )
-from posttrain.learning.training.prompt_values import prompt_values
+from posttrain.learning.training.prompt_values import rows_above_values
 from posttrain.learning.training.supervised import train
 from posttrain.learning.training.supervised_objective import SupervisedObjective
 from posttrain.learning.training.token_batches import (
@@ -40,7 +40,6 @@ from posttrain.learning.training.token_batches import (
     token_batches,
 )
 from posttrain.stage.context import StageContext
-from posttrain.stage.errors import UserError
 from posttrain.stage.schedule import at
 
 if TYPE_CHECKING:
@@ -126,7 +125,10 @@ def next_token_objective(
         references = reference_logprobs(policy, rows, config)
         corpus = replace(corpus, facts=replace(corpus.facts, references=references))
     if "advantages" in part.NEEDS:
-        rows, corpus = _with_advantages(policy, rows, corpus, config, context)
+        assert corpus.facts is not None
+        above, known = rows_above_values(policy, rows, corpus.facts, config, note=context.note)
+        rows = [rows[index] for index in above]
+        corpus = replace(corpus, facts=known).take(above)
     facts = corpus.facts
     asked = prompt_keys(corpus.prompts)
     # A text that answers nothing stands for itself.
@@ -165,34 +167,6 @@ def _losses(
     if config.pace.by != "loss":
         return None
     return [-float(each.mean()) for each in reference_logprobs(policy, rows, config)]
-
-
-def _with_advantages(
-    policy: "Policy",
-    rows: Sequence[TokenRow],
-    corpus: Corpus,
-    config: TrainingConfig,
-    context: StageContext,
-) -> tuple[list[TokenRow], Corpus]:
-    """The rows that score above the values of their prompts, by how much."""
-    facts = corpus.facts
-    assert facts is not None
-    found = prompt_values(policy, rows, facts.scores, config)
-    advantages = [score - v for score, v in zip(facts.scores, found.values, strict=True)]
-    # What is 0 but for rounding is not above.
-    above = [place for place, each in enumerate(advantages) if each > 1e-6]
-    context.note(
-        f"{len(above)} of {len(rows)} rows score above the value of their prompt and are learned;"
-        f" values explain {found.explained:.0%} of the variance of mean scores, of prompts that"
-        " they were not fitted to"
-    )
-    if not above:
-        raise UserError(
-            f"{config.STAGE}: no row scores above the value of its prompt, so there is nothing to"
-            " learn; take rows with other scores, or another loss"
-        )
-    corpus = replace(corpus, facts=replace(facts, advantages=advantages)).take(above)
-    return [rows[place] for place in above], corpus
 
 
 def _remember(policy: "Policy", rows: Sequence[TokenRow], corpus: Corpus, where: str) -> None:

@@ -1,16 +1,18 @@
 """What a policy's own hidden states say that its answers to a prompt will score."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from posttrain.data.rows import TokenRow
+from posttrain.data.rows import RowFacts, TokenRow
 from posttrain.learning.models.logprobs import hidden_states
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.prepare import precision_of
 from posttrain.learning.training.token_batches import heldout_batches
+from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from posttrain.learning.models.load import Policy
@@ -69,6 +71,47 @@ def prompt_values(
     missed = (mean_P - value_P).square().mean()
     explained = float(1 - missed / spread) if spread > 0 else 0.0
     return PromptValues(value_P[prompt_R].tolist(), explained)
+
+
+def rows_above_values(
+    policy: "Policy",
+    rows: Sequence[TokenRow],
+    facts: RowFacts,
+    config: TrainingConfig,
+    *,
+    note: Callable[[str], None],
+) -> tuple[list[int], RowFacts]:
+    """Choose the rows that score above the values of their prompts.
+
+    Args:
+        policy: As it is.
+        rows: All of them.
+        facts: With their scores.
+        config: Tokens that go through the model at once, and the precision of that.
+        note: Is told how many they are, and how good the values.
+
+    Returns:
+        Their indices, and the facts of all rows with advantages.
+
+    Raises:
+        UserError: There is none.
+
+    """
+    found = prompt_values(policy, rows, facts.scores, config)
+    advantages = [score - v for score, v in zip(facts.scores, found.values, strict=True)]
+    # What is 0 but for rounding is not above.
+    above = [place for place, each in enumerate(advantages) if each > 1e-6]
+    note(
+        f"{len(above)} of {len(rows)} rows score above the value of their prompt and are learned;"
+        f" values explain {found.explained:.0%} of the variance of mean scores, of prompts that"
+        " they were not fitted to"
+    )
+    if not above:
+        raise UserError(
+            f"{config.STAGE}: no row scores above the value of its prompt, so there is nothing to"
+            " learn; take rows with other scores, or another loss"
+        )
+    return above, replace(facts, advantages=advantages)
 
 
 @torch.no_grad()
