@@ -135,6 +135,14 @@ class FormulaPairs:
     ref_chosen: list[Tensor]
     ref_rejected: list[Tensor]
     ref_extra: list[Tensor]
+    label_prob: list[float] = field(default_factory=list, kw_only=True)
+    """How likely the chosen completion of each pair is the better one; 1 where it is sure."""
+
+    def expected(self, loss: Callable[[Tensor], Tensor]) -> Tensor:
+        """Average a loss of margins over pairs, each as it stands and the other way round."""
+        margins = self.margins()
+        sure = torch.tensor(self.label_prob, dtype=margins.dtype)
+        return (sure * loss(margins) + (1 - sure) * loss(-margins)).mean()
 
     def margins(self, of: Callable[[Tensor], Tensor] = torch.sum) -> Tensor:
         """log-ratio of the chosen less that of the rejected."""

@@ -1,6 +1,7 @@
 """Sample every policy on the same held-out problems, and report what changed."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -28,7 +29,13 @@ from posttrain.stage.seeds import purpose_seed
 from tasks.evaluate.config import EvaluateConfig
 from tasks.evaluate.report import Report, write_report
 from tasks.evaluate.summary import summarize
-from tasks.evaluate.tally import Tally, judged_by_all, prompts_as_posed, tally
+from tasks.evaluate.tally import (
+    Tally,
+    exploitability,
+    judged_by_all,
+    prompts_as_posed,
+    tally,
+)
 
 _PORT = "policies."
 
@@ -88,16 +95,15 @@ def run(
                 scored = score(problems, prompts)
                 varied = _asked_otherwise(config, policy, problems, score)
             unjudged[name] = share_unjudged(scored, of=f"policy '{name}'", note=context.note)
-            tallies.append(
-                tally(
-                    name,
-                    policy.model,
-                    scored,
-                    num_samples=config.num_samples,
-                    reward_model=reward_model,
-                    varied=varied,
-                )
+            tallied = tally(
+                name,
+                policy.model,
+                scored,
+                num_samples=config.num_samples,
+                reward_model=reward_model,
+                varied=varied,
             )
+            tallies.append(replace(tallied, exploitability=exploitability(policy, problems)))
 
     judged = judged_by_all(tallies)
     report = summarize(
@@ -193,6 +199,8 @@ def _metrics(report: Report) -> dict[str, float]:
             metrics |= {f"{prefix}/{name}/{key}": each.value for key, each in figures.items()}
         for kind, graded in policy.strategies.items():
             metrics |= {f"{prefix}/{kind}_at_{each.k}": each.value for each in graded}
+        if policy.exploitability is not None:
+            metrics[f"{prefix}/exploitability"] = policy.exploitability
         if policy.change:
             metrics[f"{prefix}/gain"] = policy.change.difference.value
     return metrics

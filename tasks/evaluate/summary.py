@@ -150,6 +150,7 @@ def describe(
             for name, each in (variants or {}).items()
         },
         warnings=warnings_of(tally, parent),
+        exploitability=tally.exploitability,
     )
 
 

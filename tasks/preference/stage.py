@@ -15,7 +15,7 @@ from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.preference.heldout import report_of
 from posttrain.learning.preference.lone_answers import count_lone, encode_opposed, opposed
 from posttrain.learning.preference.rounds import RoundLog, run_rounds
-from posttrain.learning.preference.training import learn
+from posttrain.learning.preference.training import PairReference, learn
 from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.prepare import prepare_for_training, without_dropout
@@ -65,7 +65,7 @@ def run(
             policy,
             both_sided.filter(split="train"),
             # Read before the first step, or at every one of own samples.
-            reference=initial if config.algorithm.draws_own else policy.model,
+            reference=PairReference(initial if config.algorithm.draws_own else policy.model),
             config=config,
             context=context,
             curve=curve,

@@ -69,6 +69,7 @@ STAGES = {
     "surrogate": {"rl"},
     "token_weight": {"rl"},
     "regularizer": {"rl"},
+    "pair_oracle": {"rl"},
     "pair_loss": {"preference"},
     "pair_term": {"preference"},
     "strategy": {"evaluate"},

@@ -19,6 +19,7 @@ from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.preference import round_pairs, rounds
 from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rollouts.engines.base import FinishReason, SamplingParams
+from posttrain.learning.rollouts.engines.mixture import MixtureRolloutEngine
 from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 from posttrain.learning.rollouts.scoring import (
     make_prompts,
@@ -529,9 +530,10 @@ def test_a_name_is_a_tuple_and_its_digest_follows_the_tuple_alone():
     named_alike: dict[str, set[str]] = {}
     for name, preset in PREFERENCE_PRESETS.items():
         named_alike.setdefault(digest(preset.algorithm), set()).add(name)
-    # What Agent-RLVR prefers by is RPO's loss; its pairs are what is its own.
-    alike = [names for names in named_alike.values() if len(names) > 1]
-    assert alike == [{"iterative_rpo", "agent_rlvr"}]
+    # What Agent-RLVR prefers by is RPO's loss; its pairs are what is its own. DNO and Nash-MD take
+    # their steps by one regression, and differ in what it is held by and set against.
+    alike = {frozenset(names) for names in named_alike.values() if len(names) > 1}
+    assert alike == {frozenset({"iterative_rpo", "agent_rlvr"}), frozenset({"dno", "nash_md"})}
 
 
 def test_the_pairs_are_a_table_of_their_schema(guesser, probed, tmp_path):
@@ -570,3 +572,92 @@ def test_two_episodes_are_compared_by_all_that_was_said_in_each(guesser, tmp_pat
             assert learned_text(policy, side[0]) == learned.format(question)
     with pytest.raises(ValueError, match="turns assistant compares two episodes"):
         TASK.config(**QUICK, turns="assistant", rounds=1)
+
+
+def test_an_oracle_labels_pairs_of_a_policy_with_itself(
+    guesser, coins_path, probed, tmp_path, monkeypatch
+):
+    """Every pair is two samples as they were drawn; the likelier side is chosen."""
+    taught = []
+
+    def learned(_trainable, _policy, pairs, **given):
+        taught.append((pairs, given["reference"]))
+        return 1
+
+    monkeypatch.setattr("posttrain.learning.preference.rounds.learn", learned)
+    inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
+    given = {"rounds": 2, "pairs": {"per_problem": 3}, "reference": {"initial": 0.25}}
+    go(inputs, tmp_path, oracle={"kind": "verifier", "label": "win_rates"}, **given)
+    (first, reference), (second, _) = taught
+    assert set(first["id"]) != set(second["id"])
+    assert (reference.share, reference.anchor is None) == (0.25, False)
+    # Who is right wins half a comparison more than who is wrong, whatever it is set against.
+    sure = 1 / (1 + 2.718281828**-0.5)
+    assert first["label_prob"].to_list() == pytest.approx([sure] * len(first))
+    assert set(first.select("chosen_score", "rejected_score").rows()) == {(1.0, 0.0)}
+    assert first.group_by("problem_id").len()["len"].max() <= 3
+
+
+def test_a_mixture_of_references_is_between_the_two(guesser, coins_path, probed, tmp_path):
+    """In the first round both are one policy; in the second the loss lies between its ends."""
+    inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
+    # Rounds whose policies differ, and a step that shows what the second one's reference is.
+    given = {
+        "rounds": 2,
+        "steps": 1,
+        "oracle": "verifier",
+        "algorithm": {"loss": "ipo", "beta": 0.5},
+        "optimization": {"learning_rate": 0.02, "warmup_steps": 0, "lr_schedule": "constant"},
+    }
+    seen = {}
+    for name, reference in {
+        "initial": "initial",
+        "mixed": {"initial": 0.3},
+        "round": "round",
+    }.items():
+        _, outputs, _ = go(inputs, tmp_path / name, reference=reference, **given)
+        margins = pl.read_parquet(outputs["curve"]).filter(metric="preference/margin")
+        seen[name] = margins.sort("step")["value"].to_list()
+    assert [each[0] for each in seen.values()] == pytest.approx([0.0] * 3, abs=1e-6)
+    assert seen["round"][1] == pytest.approx(0.0, abs=1e-6)
+    assert abs(seen["initial"][1]) > 1e-3
+    assert seen["mixed"][1] == pytest.approx(0.3 * seen["initial"][1], rel=1e-3)
+
+
+def test_what_wins_against_a_mixture_is_drawn_from_it(
+    guesser, coins_path, probed, tmp_path, monkeypatch
+):
+    """Nash-MD: the policy's own samples are compared by what they win against the mixture's."""
+    shares, sample = [], MixtureRolloutEngine.sample
+
+    def watched(self, prompts, params):
+        shares.append(self.share)
+        return sample(self, prompts, params)
+
+    monkeypatch.setattr(MixtureRolloutEngine, "sample", watched)
+    inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
+    given = {"oracle": {"kind": "verifier", "label": "win_rates"}, "reference": {"initial": 0.25}}
+    go(inputs, tmp_path, rounds=1, steps=1, opponent="mixture", **given)
+    assert shares
+    assert set(shares) == {0.25}
+
+
+@pytest.mark.parametrize(
+    ("config", "complaint"),
+    [
+        ({"oracle": "verifier"}, "oracle says what rounds do; set rounds"),
+        ({"rounds": 1, "opponent": "mixture"}, "opponent mixture asks .* set reference"),
+        (
+            {"rounds": 1, "oracle": "verifier", "pairs": {"builder": "margin"}},
+            "so pairs.builder builds nothing",
+        ),
+        (
+            {"rounds": 1, "oracle": "verifier", "algorithm": "hinge"},
+            "the oracle gives probabilities, but the loss hinge has one side alone",
+        ),
+        ({"reference": {"initial": 0.5}}, "needs rounds; set rounds"),
+    ],
+)
+def test_an_oracle_that_nobody_asks_is_refused(config, complaint):
+    with pytest.raises(UserError, match=complaint):
+        TASK.config.parse(config, where="preference")

@@ -1,5 +1,6 @@
 """The sources of problems that ship with posttrain."""
 
+from posttrain.data.sources.answer_game import AnswerGameSource
 from posttrain.data.sources.base import Source
 from posttrain.data.sources.huggingface import HuggingFaceSource
 from posttrain.data.sources.jsonl import JsonlSource
@@ -16,6 +17,7 @@ SOURCES = Slot(
         "jsonl": JsonlSource,
         "parquet": ParquetSource,
         "reasoning_gym": ReasoningGymSource,
+        "answer_game": AnswerGameSource,
         "world": WorldSource,
     },
     one_of=("read",),

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
 from pydantic import Field, field_validator, model_validator
 
 from posttrain.learning.algorithms.pair_losses.base import LogRatios, LossOnPairs, Terms
-from posttrain.learning.algorithms.pair_losses.registry import PAIR_LOSSES
+from posttrain.learning.algorithms.pair_losses.registry import LOSSES_ON_PAIRS
 from posttrain.learning.algorithms.pair_terms.base import PairTerm
 from posttrain.learning.algorithms.pair_terms.registry import PAIR_TERMS
 from posttrain.learning.algorithms.part import named_parts
@@ -34,7 +34,7 @@ class PreferenceAlgorithm(Schedulable):
     # What the reference says of the pairs is computed once, by way of it.
     FIXED: ClassVar[frozenset[str]] = frozenset({"length_alpha"})
 
-    loss: PreferenceLoss | Annotated[LossOnPairs, InSlot(PAIR_LOSSES)] = "sigmoid"
+    loss: PreferenceLoss | Annotated[LossOnPairs, InSlot(LOSSES_ON_PAIRS)] = "sigmoid"
     """Form of the loss, or a part of the slot `pair_loss`; `orpo`, `simpo` and `contrastive` need
     no reference policy."""
     beta: float = Field(default=0.1, gt=0.0)
@@ -145,11 +145,11 @@ class PreferenceAlgorithm(Schedulable):
         """Find a part by its kind, so that what is wrong with it is said of the part."""
         if isinstance(value, str) and value in LOSSES:
             return value
-        if isinstance(value, str) and not PAIR_LOSSES.has(value):
-            known = [*LOSSES, *PAIR_LOSSES.offered()]
+        if isinstance(value, str) and not LOSSES_ON_PAIRS.has(value):
+            known = [*LOSSES, *LOSSES_ON_PAIRS.offered()]
             hint = nearest(value, known) or f"; take one of {', '.join(known)}"
             raise ValueError(f"there is no loss on pairs '{value}'{hint}")
-        return PAIR_LOSSES.parse(value)
+        return LOSSES_ON_PAIRS.parse(value)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -11,6 +11,7 @@ from posttrain.data.pair_builders.verifier import VerifierPairs
 from posttrain.learning.algorithms.preference import PreferenceAlgorithm
 from posttrain.learning.algorithms.presets import PreferenceAlgorithmConfig
 from posttrain.learning.models.optimization import OptimizationConfig
+from posttrain.learning.rewards.components.oracles.registry import PAIR_ORACLES, PairOracle
 from posttrain.learning.rollouts.sampling import SamplingConfig
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.lengths import MaxLength
@@ -66,6 +67,13 @@ class PreferenceOptimization(OptimizationConfig):
     """Optimizer steps over which the learning rate rises to its peak."""
 
 
+class ReferenceMixture(StageConfig):
+    """A reference between two: p of the one to the power of its share, times that of the other."""
+
+    initial: float = Field(gt=0.0, lt=1.0)
+    """Share of the policy before the first round; the rest is that at the start of the round."""
+
+
 class PreferenceConfig(TrainingConfig):
     """The algorithm, its pairs, and the optimization (of each round, where there are rounds)."""
 
@@ -79,13 +87,19 @@ class PreferenceConfig(TrainingConfig):
     """What of an episode is compared: its `last` answer, or all that the `assistant` said in it."""
     rounds: int = Field(0, ge=0)
     """On-policy rounds of sampling, judging and training; 0 trains once on the pairs given."""
-    opponent: Literal["policy", "reference"] = "policy"
+    opponent: Literal["policy", "reference", "mixture"] = "policy"
     """Whose samples stand against the policy's in a round: its own, as `pairs.builder` has it, or
-    the reference's, one against one, of which the better scored one is chosen."""
+    the reference's, one against one, of which the better scored one is chosen. With `mixture` the
+    policy's own are compared by what each wins against samples of the `reference` that is a
+    geometric mixture."""
     accumulate: bool = False
     """Train each round on the pairs of all rounds so far, and not on its own alone."""
-    reference: Literal["initial", "round"] = "initial"
-    """The policy that log-ratios compare with: the first one, or that at the start of a round."""
+    reference: Literal["initial", "round"] | ReferenceMixture = "initial"
+    """The policy that log-ratios compare with: the first one, or that at the start of a round; with
+    `{initial: 0.3}` a geometric mixture of both."""
+    oracle: Annotated[PairOracle, InSlot(PAIR_ORACLES)] | None = None
+    """Who compares the samples of a round, each with the next one or with the opponent's; null
+    where scores do."""
     sampling: RoundSamplingConfig = RoundSamplingConfig()
     """How the policy is sampled."""
     max_length: MaxLength = "auto"  # type: ignore[assignment]
@@ -102,15 +116,24 @@ class PreferenceConfig(TrainingConfig):
     @model_validator(mode="after")
     def _rounds_are_there(self) -> Self:
         against_reference = self.opponent == "reference"
+        if self.opponent == "mixture" and (
+            self.oracle is None
+            or self.oracle.label != "win_rates"
+            or not isinstance(self.reference, ReferenceMixture)
+        ):
+            raise ValueError(
+                "opponent mixture asks what samples win against a geometric mixture; set reference"
+                " to {initial: SHARE}, and oracle to one with label: win_rates"
+            )
         if self.algorithm.optimism_coefficient and not (self.rounds and against_reference):
             raise ValueError(
                 "optimism_coefficient needs pairs of which one side is the reference's, which only"
                 " rounds draw; set rounds to 1 or more and opponent to reference"
             )
-        if against_reference and self.reference == "round":
+        if against_reference and self.reference != "initial":
             raise ValueError(
-                "opponent reference with reference 'round' would set the policy against itself;"
-                " set reference to initial, or opponent to policy"
+                "opponent reference with another reference than 'initial' would set the policy"
+                " against itself; set reference to initial, or opponent to policy"
             )
         if self.turns != "last" and (self.rounds or self.algorithm.needs_mismatched):
             raise ValueError(
@@ -118,13 +141,13 @@ class PreferenceConfig(TrainingConfig):
                 " of one turn, and kto compares with answers to other problems; set rounds to 0 and"
                 " take another loss, or leave turns out"
             )
-        if self.algorithm.draws_own and (self.reference == "round" or self.learner.packing):
+        if self.algorithm.draws_own and (self.reference != "initial" or self.learner.packing):
             raise ValueError(
                 "a term of the algorithm asks for own samples at every step, each a row by itself,"
                 " and for a reference that stays; set reference to initial, and leave"
                 " learner.packing out"
             )
-        for name in ("accumulate", "opponent"):
+        for name in ("accumulate", "opponent", "oracle"):
             if getattr(self, name) != type(self).model_fields[name].default and not self.rounds:
                 raise ValueError(f"{name} says what rounds do; set rounds, or leave {name} out")
         if against_reference and self.pairs.builder != VerifierPairs():
@@ -132,6 +155,23 @@ class PreferenceConfig(TrainingConfig):
                 "opponent reference pairs one sample with one of the reference, so pairs.builder"
                 " builds nothing; leave one of them out"
             )
-        if self.reference == "round" and not self.rounds:
+        if self.reference != "initial" and not self.rounds:
             raise ValueError("reference 'round' needs rounds; set rounds, or take 'initial'")
+        self._oracle_is_asked()
         return self
+
+    def _oracle_is_asked(self) -> None:
+        """Refuse an oracle beside what nobody would read then."""
+        if self.oracle is None:
+            return
+        if self.pairs.builder != VerifierPairs():
+            raise ValueError(
+                "an oracle compares samples as they are drawn, so pairs.builder builds nothing;"
+                " leave one of them out"
+            )
+        if self.oracle.label != "majority" and not self.algorithm.takes_label_probs:
+            raise ValueError(
+                f"the oracle gives probabilities, but the loss {self.algorithm.loss_name} has one"
+                " side alone; take sigmoid, robust or ipo without sft_coefficient, or label:"
+                " majority"
+            )

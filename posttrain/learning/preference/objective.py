@@ -116,8 +116,8 @@ def batch_loss(
         if algorithm.terms:
             likelihoods = _likelihoods(algorithm, model, batch, values_2B, denominator)
             for term in algorithm.terms.values():
-                more, found = term.term(likelihoods)
-                total, metrics = total + more, {**metrics, **found}
+                more, told = term.term(likelihoods)
+                total, metrics = total + more, {**metrics, **told}
         return total, metrics
 
     return loss
@@ -135,9 +135,13 @@ def _likelihoods(
     if algorithm.draws_own and batch.extra is not None:
         own_B = reduced_logprobs(algorithm, model, batch.extra, paired=False)
     facts = batch.tokens.pairs
+    chosen_B, rejected_B = values_2B.chunk(2)
+    reference_chosen_B, reference_rejected_B = batch.reference_2B.chunk(2)
     return PairLikelihoods(
-        *values_2B.chunk(2),
-        *batch.reference_2B.chunk(2),
+        chosen_B,
+        rejected_B,
+        reference_chosen_B,
+        reference_rejected_B,
         own_B,
         batch.extra_reference_B,
         denominator,

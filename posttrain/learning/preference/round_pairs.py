@@ -12,7 +12,7 @@ from posttrain.data.pairs import pair_row
 from posttrain.data.schemas import IDENTITY, PAIRS, Problem, completions_table, row_id, with_row_ids
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.models.load import weights_digest
-from posttrain.learning.preference.config import PreferenceConfig
+from posttrain.learning.preference.config import PreferenceConfig, ReferenceMixture
 from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rollouts.engines.base import RolloutEngine
 from posttrain.learning.rollouts.engines.config import open_engine
@@ -33,7 +33,7 @@ def draw_pairs(
     policy: "Policy",
     problems: Sequence[Problem],
     *,
-    reference: "PreTrainedModel",
+    initial: "PreTrainedModel",
     config: PreferenceConfig,
     context: StageContext,
 ) -> tuple[pl.DataFrame, dict[str, float]]:
@@ -43,7 +43,8 @@ def draw_pairs(
         engine: Holds the policy of this round.
         policy: The same.
         problems: What may be asked.
-        reference: What is sampled too, where it is the opponent.
+        initial: The policy before the first round, which is sampled too where it is the opponent,
+            by itself or in a mixture with that of the round.
         config: How many of them, and how pairs are built.
         context: Of the round: everything random follows from its seed.
 
@@ -58,12 +59,20 @@ def draw_pairs(
     generator = weights_digest(policy.model)
     if config.opponent == "reference":
         size = config.sampling.batch_size
-        other = replace(policy, model=reference)
+        other = replace(policy, model=initial)
         with open_engine(config.sampling.engine, other, batch_size=size) as opened:
             theirs = _sampled(opened, policy, drawn, config, context, purpose="reference")
         pairs = pairs_against(
-            made, theirs, generators=(generator, weights_digest(reference)), config=config
+            made, theirs, generators=(generator, weights_digest(initial)), config=config
         )
+    elif config.oracle is not None:
+        own = _by_problem(made)
+        first, second = ([each for group in own for each in group[side::2]] for side in (0, 1))
+        faced = _of_mixture(policy, initial, drawn, config, context)
+        pairs = pairs_against(
+            first, second, generators=(generator, generator), config=config, faced=faced
+        )
+        pairs = pairs.drop("sampled", "sampled_tokens")
     else:
         samples = completions_table([each.completion(generator) for each in made])
         pairs = config.pairs.build(samples, seed=context.seed)
@@ -89,22 +98,27 @@ def pairs_against(
     *,
     generators: tuple[str, str],
     config: PreferenceConfig,
+    faced: Sequence[ScoredSample] = (),
 ) -> pl.DataFrame:
-    """Set each sample of the policy against one of the reference, the better scored one chosen.
+    """Set each sample of the policy against one of the reference, or of its own.
 
-    A pair of equal scores has no better one, and is left out. Source: XPO, arXiv 2405.21046,
-    algorithm 1, lines 4 to 6.
+    The better scored one is chosen; a pair of equal scores has no better one, and is left out.
+    Where there is an oracle it says how likely the first is the better: the likelier side is
+    chosen, with the probability as its label. Source: XPO, arXiv 2405.21046, algorithm 1, lines 4
+    to 6.
 
     Args:
         made: The policy's samples.
-        theirs: The reference's, as many of the same problems in the same order.
-        generators: Digests of the policy and of the reference.
-        config: Most pairs of a problem, and in all.
+        theirs: What stands against each: as many of the same problems in the same order.
+        generators: Digests of who drew the two.
+        config: Most pairs of a problem, and in all; and the oracle.
+        faced: What the oracle takes win rates against; the policy's own samples unless it is given.
 
     Returns:
-        PAIRS with the tokens of each side, and those of the reference's sample as `sampled`.
+        PAIRS with the tokens of each side, and those of the second sample as `sampled`.
 
     """
+    sure = _labels(made, theirs, config, faced)
     sides = [
         completions_table([each.completion(by) for each in samples])
         for samples, by in zip((made, theirs), generators, strict=True)
@@ -112,17 +126,19 @@ def pairs_against(
     rows: list[dict[str, object]] = []
     tokens: list[tuple[tuple[int, ...], ...]] = []
     taken: dict[str, int] = {}
-    for own, other, *both in zip(made, theirs, *map(_candidates, sides), strict=True):
+    for own, other, wins, *both in zip(made, theirs, sure, *map(_candidates, sides), strict=True):
         name = own.problem.id
-        if not _told_apart(own, other) or taken.get(name, 0) == config.pairs.per_problem:
+        if wins is None or taken.get(name, 0) == config.pairs.per_problem:
             continue
         taken[name] = taken.get(name, 0) + 1
         pair = [(both[0], own.sample.token_ids), (both[1], other.sample.token_ids)]
-        pair.sort(key=lambda side: side[0].score, reverse=True)
+        if wins < 0.5:
+            pair.reverse()
         asked = ("source", "prompt", "context")
         about = {"problem_id": name} | {each: getattr(own.problem, each) for each in asked}
         (better, chosen), (worse, rejected) = pair
-        rows.append(about | pair_row(better, worse) | {"split": "train", "sampled": both[1].text})
+        known = {"split": "train", "sampled": both[1].text, "label_prob": max(wins, 1 - wins)}
+        rows.append(about | pair_row(better, worse) | known)
         tokens.append((chosen, rejected, other.sample.token_ids))
     schema = {name: PAIRS[name] for name in PAIRS if name != "id"} | {"sampled": pl.String}
     pairs = pl.DataFrame(rows, schema=schema)
@@ -162,9 +178,57 @@ def _candidates(completions: pl.DataFrame) -> Iterable[PairCandidate]:
     return (PairCandidate(*row) for row in rows)
 
 
-def _told_apart(own: ScoredSample, other: ScoredSample) -> bool:
+def _labels(
+    made: Sequence[ScoredSample],
+    theirs: Sequence[ScoredSample],
+    config: PreferenceConfig,
+    faced: Sequence[ScoredSample],
+) -> list[float | None]:
+    """How likely each first sample is better than the second; None where nothing is preferred."""
+    if config.oracle is None:
+        return [_by_scores(own, other) for own, other in zip(made, theirs, strict=True)]
+    found: list[float | None] = []
+    # Of a policy against itself both sides are what it draws.
+    drawn_by = faced or ([*made] if config.opponent == "reference" else [*made, *theirs])
+    groups = (_by_problem(made), _by_problem(theirs), _by_problem(drawn_by))
+    for own, others, rest in zip(*groups, strict=True):
+        texts = [[each.sample.text for each in group] for group in (own, others)]
+        scores = {each.sample.text: each.score.value for each in [*own, *others, *rest]}
+        drawn = [each.sample.text for each in rest]
+        found += config.oracle.labels(own[0].problem, list(zip(*texts, strict=True)), drawn, scores)
+    return found
+
+
+def _of_mixture(
+    policy: "Policy",
+    initial: "PreTrainedModel",
+    problems: Sequence[Problem],
+    config: PreferenceConfig,
+    context: StageContext,
+) -> list[ScoredSample]:
+    """Samples of the geometric mixture that is the reference, where it is the opponent."""
+    from posttrain.learning.rollouts.engines.mixture import MixtureRolloutEngine
+
+    if config.opponent != "mixture" or not isinstance(config.reference, ReferenceMixture):
+        return []
+    share, size = config.reference.initial, config.sampling.batch_size
+    engine = MixtureRolloutEngine(policy, initial, share=share, batch_size=size)
+    return _sampled(engine, policy, problems, config, context, purpose="mixture")
+
+
+def _by_problem(samples: Sequence[ScoredSample]) -> list[list[ScoredSample]]:
+    """Samples of one problem together, in their order."""
+    groups: dict[str, list[ScoredSample]] = {}
+    for each in samples:
+        groups.setdefault(each.problem.id, []).append(each)
+    return list(groups.values())
+
+
+def _by_scores(own: ScoredSample, other: ScoredSample) -> float | None:
     values = own.score.value, other.score.value
-    return None not in values and values[0] != values[1]
+    if values[0] is None or values[1] is None or values[0] == values[1]:
+        return None
+    return float(values[0] > values[1])
 
 
 def _with_tokens_of(made: Sequence[ScoredSample], pairs: pl.DataFrame) -> pl.DataFrame:

@@ -9,9 +9,9 @@ import polars as pl
 from posttrain.data.schemas import PAIRS, Problem
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import weights_digest
-from posttrain.learning.preference.config import PreferenceConfig
+from posttrain.learning.preference.config import PreferenceConfig, ReferenceMixture
 from posttrain.learning.preference.round_pairs import draw_pairs, read_pairs
-from posttrain.learning.preference.training import learn
+from posttrain.learning.preference.training import PairReference, learn
 from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.prepare import Trainable
@@ -100,10 +100,10 @@ def run_rounds(
             if number <= done:
                 tables.append(read_pairs(inner.scratch))
                 continue
-            reference = initial if config.reference == "initial" else policy.model
+            reference = _reference(config, initial, policy.model)
             engine.update(number)
             pairs, facts = draw_pairs(
-                engine, policy, problems, reference=reference, config=config, context=inner
+                engine, policy, problems, initial=initial, config=config, context=inner
             )
             tables.append(pairs)
             taught = pl.concat(tables) if config.accumulate else pairs
@@ -123,3 +123,12 @@ def run_rounds(
             log.rounds.append(facts)
             progress.save(number)
     return log, pl.concat([each.select(list(PAIRS)) for each in tables])
+
+
+def _reference(
+    config: PreferenceConfig, initial: "PreTrainedModel", present: "PreTrainedModel"
+) -> PairReference:
+    """What a round compares with: the first policy, that at its start, or a mixture of both."""
+    if isinstance(config.reference, ReferenceMixture):
+        return PairReference(present, initial, config.reference.initial)
+    return PairReference(initial if config.reference == "initial" else present)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 import torch
@@ -34,12 +34,24 @@ if TYPE_CHECKING:
     from posttrain.learning.models.load import Policy
 
 
+class PairReference(NamedTuple):
+    """What log-ratios are taken to: a model, or a geometric mixture of two."""
+
+    model: "PreTrainedModel"
+    """It may be the policy's own, as it is read before the first step, unless the algorithm draws
+    samples of its own at every step."""
+    anchor: "PreTrainedModel | None" = None
+    """The other one."""
+    share: float = 0.0
+    """Of the other one."""
+
+
 def learn(
     trainable: Trainable,
     policy: "Policy",
     pairs: pl.DataFrame,
     *,
-    reference: "PreTrainedModel",
+    reference: PairReference,
     config: PreferenceConfig,
     context: StageContext,
     curve: Curve,
@@ -50,8 +62,7 @@ def learn(
         trainable: The policy's model, ready for training.
         policy: Model and tokenizer.
         pairs: PAIRS, or what `opposed` makes of them.
-        reference: What log-ratios are taken to. It may be the policy's own model, as it is read
-            before the first step, unless the algorithm draws samples of its own at every step.
+        reference: What log-ratios are taken to.
         config: Algorithm, optimization and limits.
         context: Of the stage: seed, scratch folder, notes.
         curve: Takes the metrics of every step.
@@ -77,10 +88,17 @@ def learn(
         _refuse_soft_labels(rows.facts, config)
     values_SN = torch.zeros(len(rows.sides), len(rows.kept))
     if algorithm.needs_reference:
-        reference.eval()
-        values_SN = reference_values(
-            algorithm, reference, rows, batch_tokens=config.batch_tokens, scratch=context.scratch
+        says = partial(
+            reference_values,
+            algorithm,
+            rows=rows,
+            batch_tokens=config.batch_tokens,
+            scratch=context.scratch,
         )
+        values_SN = says(model=reference.model.eval())
+        if reference.anchor is not None:
+            # A geometric mixture, but for what is the same of both sides of a pair.
+            values_SN = values_SN.lerp(says(model=reference.anchor.eval()), reference.share)
     objective = rows.objective(
         batch_loss(algorithm),
         partial(_collate, rows, values_SN),
@@ -92,7 +110,9 @@ def learn(
     )
     with ExitStack() as stack:
         if algorithm.draws_own:
-            drawing = own_sampling(policy, reference, pad=rows.pad, config=config, context=context)
+            drawing = own_sampling(
+                policy, reference.model, pad=rows.pad, config=config, context=context
+            )
             objective = replace(objective, gather=stack.enter_context(drawing))
         return train(
             trainable, objective, config=config, context=context, curve=curve, prefix=config.STAGE

@@ -263,12 +263,6 @@ def cispo_open_instruct(rows: FormulaRollouts) -> Tensor:
     return _open_instruct(rows, lambda now, a, i: now.clamp(max=1.272).detach() * a * rows.log_p[i])
 
 
-def contrastive(pairs: FormulaPairs) -> Tensor:
-    """CPL, whose cpl.py has: logit = adv2 - bias * adv1, of adv = alpha * the segment's log p."""
-    good, bad = 0.1 * pairs.sums(pairs.chosen), 0.1 * pairs.sums(pairs.rejected)
-    return -logsigmoid(good - 0.5 * bad).mean()
-
-
 def prorl(rows: FormulaRollouts) -> Tensor:
     """ProRL: GRPO over tokens with clip-higher at 0.4, and a divergence."""
     a = rows.standardized()
@@ -360,3 +354,9 @@ def tw_grpo(rows: FormulaRollouts) -> Tensor:
         )
 
     return rows.over_tokens(loss)
+
+
+def contrastive(pairs: FormulaPairs) -> Tensor:
+    """CPL, whose cpl.py has: logit = adv2 - bias * adv1, of adv = alpha * the segment's log p."""
+    good, bad = 0.1 * pairs.sums(pairs.chosen), 0.1 * pairs.sums(pairs.rejected)
+    return -logsigmoid(good - 0.5 * bad).mean()

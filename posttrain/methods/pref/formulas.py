@@ -91,12 +91,6 @@ def ld_dpo(pairs: FormulaPairs) -> Tensor:
     return -logsigmoid(0.1 * torch.stack(margins)).mean()
 
 
-def contrastive(pairs: FormulaPairs) -> Tensor:
-    """CPL, whose cpl.py has: logit = adv2 - bias * adv1, of adv = alpha * the segment's log p."""
-    good, bad = 0.1 * pairs.sums(pairs.chosen), 0.1 * pairs.sums(pairs.rejected)
-    return -logsigmoid(good - 0.5 * bad).mean()
-
-
 def hypo(pairs: FormulaPairs) -> Tensor:
     """HyPO, algorithm 1: DPO on pairs, and log π times its log-ratio, held, on own samples."""
     own = pairs.sums(pairs.extra)

@@ -16,9 +16,10 @@ from posttrain.learning.models.load import Policy, load_policy
 from posttrain.operations.stage_alone import stage_function
 from posttrain.stage.spec import Task
 
-TOKENS = 5e-6
+TOKENS = 1e-5
 """Most that the gradient of the log-probabilities may be apart, in parts of its length. A stage has
-these in float32 whatever its weights are, and the log-ratio of a turn is a sum of rounded ones."""
+these in float32 whatever its weights are, and the log-ratio of a turn is a sum of rounded ones; a
+label hardly surer than a half leaves a short gradient of them."""
 
 WEIGHTS: Mapping[torch.dtype, float] = {torch.float64: 1e-5, torch.float32: 1e-4}
 """The same of the weights' gradient, by the number format of the weights."""

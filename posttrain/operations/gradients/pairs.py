@@ -53,6 +53,8 @@ class SeenPairs(SeenUpdate):
     rejected: list[Tensor] = field(default_factory=list)
     extra: list[Tensor] = field(default_factory=list)
     """What the method has beside them: a mismatched completion, the reference's sample."""
+    label_prob: list[float] = field(default_factory=list)
+    """How likely the chosen one of each pair is the better one."""
     places: dict[tuple[int, ...], list[int]] = field(default_factory=dict)
     """Of a row: where what bears loss stands, its completion or all turns of an episode."""
 
@@ -61,6 +63,10 @@ class SeenPairs(SeenUpdate):
         rows = self._unpadded(part.tokens)
         self.chosen += rows[: len(rows) // 2]
         self.rejected += rows[len(rows) // 2 :]
+        facts = part.tokens.pairs
+        self.label_prob += (
+            [1.0] * (len(rows) // 2) if facts is None else facts.label_prob_B.tolist()
+        )
         if part.extra is not None:
             self.extra += self._unpadded(part.extra)
 
@@ -166,7 +172,9 @@ def _update_errors(
     now = update.logprobs(model)
     with torch.no_grad():
         before = update.logprobs(initial)
-    weights, complaint = update.weights_apart(model, formula(FormulaPairs(*now, *before)))
+    weights, complaint = update.weights_apart(
+        model, formula(FormulaPairs(*now, *before, label_prob=update.label_prob))
+    )
     # One leaf for a row that stands on several sides: gradients add up, as they do in the stage.
     gradients: dict[tuple[int, ...], Tensor] = {}
     leaves: dict[tuple[int, ...], Tensor] = {}
@@ -177,7 +185,7 @@ def _update_errors(
         [leaves.get(tuple(row.tolist()), known.detach()) for row, known in zip(*side, strict=True)]
         for side in zip(update.sides, now, strict=True)
     ]
-    loss = formula(FormulaPairs(*given, *before))
+    loss = formula(FormulaPairs(*given, *before, label_prob=update.label_prob))
     found = torch.cat([gradients[ids] for ids in leaves])
     tokens = apart(found, gradients_of(loss, leaves.values()))
     return GradientErrors(tokens, weights, dtype, complaint)

@@ -4,4 +4,4 @@ from posttrain.learning.algorithms.pair_losses.base import LossOnPairs
 from posttrain.learning.algorithms.pair_losses.contrastive import ContrastiveLoss
 from posttrain.stage.slots import Slot
 
-PAIR_LOSSES = Slot("pair_loss", LossOnPairs, {"contrastive": ContrastiveLoss}, one_of=("loss",))
+LOSSES_ON_PAIRS = Slot("pair_loss", LossOnPairs, {"contrastive": ContrastiveLoss}, one_of=("loss",))

@@ -28,6 +28,7 @@ from posttrain.learning.rewards.components.turn_information_gain import (
     TurnInformationGainComponent,
 )
 from posttrain.learning.rewards.components.verifier import VerifierComponent
+from posttrain.learning.rewards.components.win_rate import WinRateComponent
 from posttrain.stage.slots import Slot
 
 COMPONENTS = Slot(
@@ -43,6 +44,7 @@ COMPONENTS = Slot(
         "log_ratio": LogRatioComponent,
         "token_log_ratio": TokenLogRatioComponent,
         "pairwise": PairwiseComponent,
+        "win_rate": WinRateComponent,
         "earned": EarnedComponent,
         "moving_average": MovingAverageComponent,
         "embedding": EmbeddingComponent,

@@ -3,6 +3,7 @@
 from posttrain.learning.rewards.verifiers.base import Verifier
 from posttrain.learning.rewards.verifiers.box import BoxVerifier
 from posttrain.learning.rewards.verifiers.choice import ChoiceVerifier
+from posttrain.learning.rewards.verifiers.duel import DuelVerifier
 from posttrain.learning.rewards.verifiers.edit_distance import EditDistanceVerifier
 from posttrain.learning.rewards.verifiers.exact import ExactVerifier
 from posttrain.learning.rewards.verifiers.format import FormatVerifier
@@ -46,6 +47,7 @@ VERIFIERS = Slot(
         "reasoning_gym_sandboxed": SandboxedGymVerifier,
         "python_tests": PythonTestsVerifier,
         "played": PlayedVerifier,
+        "duel": DuelVerifier,
         "sql": SqlVerifier,
         "sql_graded": SqlGradedVerifier,
         "verilog": VerilogVerifier,

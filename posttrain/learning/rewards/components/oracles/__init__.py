@@ -1,0 +1,1 @@
+"""Who says which of two answers is better, a file each."""
