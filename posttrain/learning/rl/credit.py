@@ -21,6 +21,7 @@ from posttrain.learning.rl.failures import errors_of_rl
 from posttrain.learning.rl.passes import ModelPasses, before_updates
 from posttrain.learning.rl.rollout import (
     Group,
+    Rollout,
     as_one,
     by_row,
     of_wholes,
@@ -59,7 +60,7 @@ def training_samples(
     rollouts = [rollout for group in groups for rollout in group]
     if not rollouts:
         return []
-    bare = passes.bare(rollouts)
+    bare = _bare(passes, rollouts)
     columns: dict[str, list[TokenValues]] = {}
     if passes.critic is not None:
         columns["values"] = passes.rows(bare, passes.present_values)
@@ -103,6 +104,14 @@ def training_samples(
         for place, (sample, own) in enumerate(zip(bare, bears, strict=True))
     )
     return [[next(samples) for _ in group] for group in groups]
+
+
+def _bare(passes: ModelPasses, rollouts: Sequence[Rollout]) -> list[TrainSample]:
+    """Rollouts as samples; the policy as it is says what it makes of tokens of others."""
+    samples = [TrainSample.bare(rollout) for rollout in rollouts]
+    foreign = [sample for sample in samples if sample.foreign]
+    found = iter(passes.rows(foreign, passes.present_logprobs) if foreign else ())
+    return [replace(each, logprobs=next(found)) if each.foreign else each for each in samples]
 
 
 def _before_updates(

@@ -1,11 +1,14 @@
 """What an error of the learner says: its stage, and which tensor was not finite first."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from posttrain.learning.algorithms.part_outputs import PartOutputs
 from posttrain.learning.models.optim import NotFiniteError
+from posttrain.learning.training.failed_batch import keep_for_replay
 from posttrain.stage.errors import UserError
 
 
@@ -47,6 +50,27 @@ def naming_culprit(outputs: PartOutputs) -> Iterator[None]:
         if culprit := outputs.culprit(padding=True):
             raise NotFiniteError(f"{error}; {_look_there(culprit)}") from None
         raise
+
+
+@contextmanager
+def keeping_parts(
+    parts: Sequence[Any], weights: Callable[[], Any], folder: Path, *, step: int, seed: int
+) -> Iterator[None]:
+    """Keep the parts of an update that is not finite, for it to be made again.
+
+    Args:
+        parts: Of the update.
+        weights: Gives what it began from.
+        folder: Where both are kept.
+        step: Number of the step, from 1.
+        seed: Of the stage.
+
+    """
+    try:
+        yield
+    except NotFiniteError as error:
+        told = keep_for_replay(error, folder, weights(), parts, step=step, seed=seed)
+        raise NotFiniteError(told) from None
 
 
 def _look_there(culprit: str) -> str:

@@ -14,7 +14,7 @@ from posttrain.learning.algorithms.objective import (
 from posttrain.learning.algorithms.part_outputs import MeasuredPast, PartOutputs
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import bit_sums
-from posttrain.learning.models.optim import NotFiniteError, Optimizer
+from posttrain.learning.models.optim import Optimizer
 from posttrain.learning.rl.batch import (
     TokenValues,
     TrainBatch,
@@ -25,13 +25,17 @@ from posttrain.learning.rl.batch import (
 from posttrain.learning.rl.beside import Beside
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.credit import training_samples
-from posttrain.learning.rl.failures import errors_of_rl, naming_culprit, refuse_infinite
+from posttrain.learning.rl.failures import (
+    errors_of_rl,
+    keeping_parts,
+    naming_culprit,
+    refuse_infinite,
+)
 from posttrain.learning.rl.gap import engine_gap, refuse_gap, token_gap
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.rollout import (
     Group,
 )
-from posttrain.learning.training.failed_batch import keep_for_replay
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, Stateful
 
@@ -132,7 +136,7 @@ class PolicyLearner:
             num_steps=config.steps * config.updates_per_step,
         )
         rate, limit = factor * optimization.learning_rate, optimization.max_grad_norm
-        try:
+        with keeping_parts(parts, self.weights, self.scratch, step=step + 1, seed=seed):
             metrics = self.accumulate(parts, where=f"rl step {step + 1}", first=index == 0)
             if self.beside.rehearsing is not None:
                 metrics |= self.beside.rehearsing.add_gradients(self, step=step, index=index)
@@ -143,10 +147,6 @@ class PolicyLearner:
             if critic is not None:
                 # Only now are both gradients known to be finite.
                 critic.optimizer.move(factor * config.critic.learning_rate)
-        except NotFiniteError as error:
-            weights, folder = self.weights(), self.scratch
-            told = keep_for_replay(error, folder, weights, parts, step=step + 1, seed=seed)
-            raise NotFiniteError(told) from None
         self.num_updates += 1
         self.past.note(metrics, config.algorithm.followed)
         self.trainable.after_step()

@@ -1,7 +1,7 @@
 """Forward passes over rollouts: of the policy, its reference and its critic."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,6 @@ from posttrain.learning.rl.batch import (
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.critic import Critic
 from posttrain.learning.rl.reference_policy import ReferencePolicy
-from posttrain.learning.rl.rollout import Rollout
 from posttrain.learning.rl.turn_learner import TurnLearner
 from posttrain.learning.training.prepare import Trainable
 
@@ -155,13 +154,6 @@ class ModelPasses:
             model.get_output_embeddings(),
             final_logits(model.config),
         )
-
-    def bare(self, rollouts: Sequence[Rollout]) -> list[TrainSample]:
-        """Make rollouts samples; the policy as it is says what it makes of tokens of others."""
-        samples = [TrainSample.bare(rollout) for rollout in rollouts]
-        foreign = [sample for sample in samples if sample.foreign]
-        found = iter(self.rows(foreign, self.present_logprobs) if foreign else ())
-        return [replace(each, logprobs=next(found)) if each.foreign else each for each in samples]
 
     def rows(self, samples: Sequence[TrainSample], compute: Pass) -> list[tuple[float, ...]]:
         """Compute one number per drawn token of every sample.

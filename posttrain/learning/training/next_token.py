@@ -1,6 +1,6 @@
 """Next-token prediction on prompts and texts: what pretraining and SFT share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
@@ -20,7 +20,6 @@ from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.early_stop import hold_out
 from posttrain.learning.training.lengths import RowLimit, choose_limit
-from posttrain.learning.training.packing import check_packing
 from posttrain.learning.training.prepare import (
     prepare_for_training,
     remember_answers,
@@ -120,15 +119,7 @@ def next_token_objective(
     if corpus.mask_prompts:
         _remember(policy, rows, corpus, where)
     part = loss_of(at(config, 0, {}))
-    if "reference" in part.NEEDS:
-        assert corpus.facts is not None
-        references = reference_logprobs(policy, rows, config)
-        corpus = replace(corpus, facts=replace(corpus.facts, references=references))
-    if "advantages" in part.NEEDS:
-        assert corpus.facts is not None
-        above, known = rows_above_values(policy, rows, corpus.facts, config, note=context.note)
-        rows = [rows[index] for index in above]
-        corpus = replace(corpus, facts=known).take(above)
+    rows, corpus = _with_facts(part.NEEDS, policy, rows, corpus, config, note=context.note)
     facts = corpus.facts
     asked = prompt_keys(corpus.prompts)
     # A text that answers nothing stands for itself.
@@ -148,8 +139,6 @@ def next_token_objective(
     if held:
         left = [rows[index] for index in held]
         measured = heldout_batches(policy, left, config, facts and facts.take(held))
-    if config.learner.packing:
-        check_packing(policy.model)
     objective = SupervisedObjective(
         batches=batches,
         loss=loss_by(part),
@@ -158,6 +147,28 @@ def next_token_objective(
         loss_at=lambda changed: loss_by(loss_of(changed)),
     )
     return objective, len(rows), limit
+
+
+def _with_facts(
+    needs: Collection[str],
+    policy: "Policy",
+    rows: list[TokenRow],
+    corpus: Corpus,
+    config: TrainingConfig,
+    *,
+    note: Callable[[str], None],
+) -> tuple[list[TokenRow], Corpus]:
+    """What a loss needs to know of the rows, and those that it learns."""
+    if "reference" in needs:
+        assert corpus.facts is not None
+        references = reference_logprobs(policy, rows, config)
+        corpus = replace(corpus, facts=replace(corpus.facts, references=references))
+    if "advantages" in needs:
+        assert corpus.facts is not None
+        above, known = rows_above_values(policy, rows, corpus.facts, config, note=note)
+        rows = [rows[index] for index in above]
+        corpus = replace(corpus, facts=known).take(above)
+    return rows, corpus
 
 
 def _losses(

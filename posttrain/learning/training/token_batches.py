@@ -19,6 +19,7 @@ from posttrain.data.rows import (
 )
 from posttrain.learning.models.logprobs import LearnedStatistics, wanted_logprobs, wanted_statistics
 from posttrain.learning.training.config import TrainingConfig
+from posttrain.learning.training.packing import check_packing
 from posttrain.learning.training.prepare import precision_of
 from posttrain.learning.training.row_losses.base import LearnedTokens, RowLoss
 from posttrain.learning.training.row_losses.cross_entropy import CrossEntropy
@@ -80,6 +81,8 @@ def token_batches(
     """
     lengths = [len(row.ids) for row in rows]
     packed = config.learner.packing
+    if packed:
+        check_packing(policy.model)
     steps = config.plan(lengths, seed=seed, mixture=mixture, losses=losses)
     table = TokenTable(rows, pad=int(policy.tokenizer.pad_token_id), packed=packed, facts=facts)
     return Batches(steps, lengths, table.batch, config.micro_batch_tokens, packed)

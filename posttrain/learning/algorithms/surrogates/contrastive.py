@@ -32,11 +32,9 @@ class ContrastiveSurrogate(SequenceSurrogate):
     def sequence_loss(
         self, logprobs_BT: "Tensor", log_ratio_BT: "Tensor", batch: PolicyBatch
     ) -> "Tensor":
-        """Share a group's mean over its pairs out; see `SequenceSurrogate.sequence_loss`.
-
-        A row bears the mean square of its differences from the others: over a group of n that is
-        the mean over its pairs, n times.
-        """
+        """Share a group's mean over its pairs out; see `SequenceSurrogate.sequence_loss`."""
+        # A row bears the mean square of its differences from the others: over a group of n that is
+        # the mean over its pairs, n times.
         from posttrain.learning.maths.reduce import masked_sum
 
         what = "surrogate contrastive"
