@@ -65,6 +65,9 @@ def keeping_parts(
         step: Number of the step, from 1.
         seed: Of the stage.
 
+    Raises:
+        NotFiniteError: The same, with where they are kept.
+
     """
     try:
         yield
