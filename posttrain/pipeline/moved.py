@@ -74,11 +74,12 @@ MOVED: Mapping[str, str] = {
     "posttrain.rewards.reasoning_gym": "posttrain.learning.rewards.verifiers.reasoning_gym",
     "tasks.rl.buffer": "posttrain.learning.rl.generations",
     "tasks.rl.curriculum": "posttrain.learning.curriculum.solve_rate",
+    "tasks.rl.reference": "posttrain.learning.rl.reference_policy",
     **{
         f"tasks.rl.{name}": f"posttrain.learning.rl.{name}"
         for name in (
             "batch", "build", "config", "critic", "learner", "loop",
-            "metrics", "reference", "replay", "rollout", "sharded", "shared_drawing", "stop",
+            "metrics", "replay", "rollout", "sharded", "shared_drawing", "stop",
             "store",
         )
     },

@@ -17,7 +17,6 @@ from posttrain.learning.models.record import trained_from
 from posttrain.learning.models.reward_head import RewardModel
 from posttrain.learning.rewards.components.verifier import stated_answers, verifier_of
 from posttrain.learning.rewards.port_models import drawn_logprobs
-from posttrain.learning.rewards.verifiers.duel import DuelVerifier
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt
 from posttrain.learning.rollouts.scoring import ScoredSample, make_prompts
 from posttrain.learning.rollouts.strategies.base import DrawnSamples
@@ -25,6 +24,10 @@ from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+
+_GAME = "duel"
+"""The verifier whose problems are games of answers."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,10 @@ class Tally:
     """The reward model's values, where there is one; float64."""
     episodes: EpisodeFigures
     """Of all samples, those of problems that were left out among them."""
-    varied: Mapping[str, DrawnSamples] = field(default_factory=dict)
-    """What it answered where a variant asked otherwise, by the variant's name."""
     ancestors: tuple[str, ...] = ()
     """Digests of the weights that it was trained from, the last ones last."""
+    varied: Mapping[str, DrawnSamples] = field(default_factory=dict)
+    """What it answered where a variant asked otherwise, by the variant's name."""
     exploitability: float | None = None
     """How far an answer beats the policy, where problems are games of answers."""
 
@@ -210,24 +213,25 @@ def exploitability(policy: Policy, problems: Sequence[Problem]) -> float | None:
         The mean; None where there is no game.
 
     """
-    games = [(each, verifier_of(each)) for each in problems]
-    played = [(each, game) for each, game in games if isinstance(game, DuelVerifier)]
+    # Other verifiers know no game, and some of them start what they ask.
+    games = [(each, verifier_of(each)) for each in problems if each.verifier == _GAME]
+    played = [(each, game.game()) for each, game in games]  # type: ignore[attr-defined]
     if not played:
         return None
     prompts = make_prompts(policy.tokenizer, [each for each, _ in played])
     rows, wanted = [], []
     for prompt, (_, game) in zip(prompts, played, strict=True):
-        for answer in game.answers:
+        for answer, _ in game:
             told = policy.tokenizer.encode(answer, add_special_tokens=False)
             ids = [*told, int(policy.tokenizer.eos_token_id)]
             rows.append([*prompt.token_ids, *ids])
             wanted.append([False] * len(prompt.token_ids) + [True] * len(ids))
     logprobs = iter(drawn_logprobs(policy, rows, wanted))
-    return fmean(_beaten(game, [sum(next(logprobs)) for _ in game.answers]) for _, game in played)
+    return fmean(_beaten(game, [sum(next(logprobs)) for _ in game]) for _, game in played)
 
 
-def _beaten(game: DuelVerifier, logprobs: Sequence[float]) -> float:
+def _beaten(game: Sequence[tuple[str, Sequence[float]]], logprobs: Sequence[float]) -> float:
     """What the best answer wins against a policy, beyond a half."""
     shares_A = torch.tensor(logprobs, dtype=torch.float64).softmax(-1)
-    wins_A = torch.tensor(game.matrix, dtype=torch.float64) @ shares_A
+    wins_A = torch.tensor([wins for _, wins in game], dtype=torch.float64) @ shares_A
     return float(wins_A.max()) - 0.5

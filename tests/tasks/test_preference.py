@@ -533,7 +533,12 @@ def test_a_name_is_a_tuple_and_its_digest_follows_the_tuple_alone():
     # What Agent-RLVR prefers by is RPO's loss; its pairs are what is its own. DNO and Nash-MD take
     # their steps by one regression, and differ in what it is held by and set against.
     alike = {frozenset(names) for names in named_alike.values() if len(names) > 1}
-    assert alike == {frozenset({"iterative_rpo", "agent_rlvr"}), frozenset({"dno", "nash_md"})}
+    # The baseline of offline learning is asked of DPO itself.
+    assert alike == {
+        frozenset({"iterative_rpo", "agent_rlvr"}),
+        frozenset({"dno", "nash_md"}),
+        frozenset({"dpo", "behavior_baseline"}),
+    }
 
 
 def test_the_pairs_are_a_table_of_their_schema(guesser, probed, tmp_path):

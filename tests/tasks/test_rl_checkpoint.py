@@ -96,11 +96,11 @@ def test_it_holds_everything_that_changes(checkpoint):
         "producer",
     }  # fmt: skip
     assert manifest[TRACKED_RUN] == "b0a1"
-    weights, followed = state(checkpoint, "model"), state(checkpoint, "reference")
+    weights, followed = state(checkpoint, "model"), state(checkpoint, "reference")["weights"]
     assert weights.keys() == followed.keys()
     assert not torch.equal(weights["model.norm.weight"], followed["model.norm.weight"])
     # The schedule is a function of the number of updates.
-    assert state(checkpoint, "learner") == {"num_updates": 3}
+    assert state(checkpoint, "learner") == {"num_updates": 3, "past": {}}
     moments = str(state(checkpoint, "optimizer"))
     assert "exp_avg_sq" in moments
     assert set(state(checkpoint, "generators")) == {"torch", "cuda", "random", "numpy"}

@@ -14,6 +14,7 @@ from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import load_policy
 from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rl.batch import TrainSample
+from posttrain.learning.rl.beside import Beside
 from posttrain.learning.rl.generations import Buffer, Queue
 from posttrain.learning.rl.loop import train
 from posttrain.learning.rl.producers.base import Workbench
@@ -44,6 +45,7 @@ class Listener:
         self.trainable = Trainable(model, LearnerConfig(), None, None)
         self.optimizer = None
         self.passes = SimpleNamespace(reference=None, critic=None, turn_learner=None)
+        self.beside = Beside()
 
     def training_samples(self, groups, *, step):
         self.heard.append((step, groups))

@@ -50,12 +50,14 @@ PARTS = {"problem_sampler": {"counting": Counting}, "regularizer": {"spreading":
 
 SOMETIMES = {
     *("rl/unjudged", "rl/rollouts_masked", "rl/episodes_failed", "rl/episodes_late", "rl/turns"),
-    *("rl/delivered", "rl/branched"),
+    *("rl/delivered", "rl/branched", "rl/replayed", "rl/hinted", "rl/hint", "rl/added"),
+    "rl/added_reward",
 }
 """What only steps with such rollouts measure; all here are judged, end in time, have one turn."""
 ALWAYS = {
     *("reward", "unjudged", "episodes_failed", "turns", "length", "truncation_rate", "entropy"),
-    *("yield", "all_solved", "episodes_late", "delivered", "branched"),
+    *("yield", "all_solved", "episodes_late", "delivered", "branched", "replayed"),
+    *("hinted", "hint", "added", "added_reward"),
     *("none_solved", "rollouts_drawn", "tokens_drawn", "rounds", "rollouts_trained"),
     *("rollouts_masked", "trained_share", "staleness", "rollouts_stale", "logprob_gap"),
     *("logprob_gap_max", "logprob_gap_k3", "loss", "clip_fraction", "approx_kl"),

@@ -360,3 +360,8 @@ def contrastive(pairs: FormulaPairs) -> Tensor:
     """CPL, whose cpl.py has: logit = adv2 - bias * adv1, of adv = alpha * the segment's log p."""
     good, bad = 0.1 * pairs.sums(pairs.chosen), 0.1 * pairs.sums(pairs.rejected)
     return -logsigmoid(good - 0.5 * bad).mean()
+
+
+def one_shot_rlvr(rows: FormulaRollouts) -> Tensor:
+    """GRPO as verl has it, and the entropy of each drawn token's distribution as a bonus."""
+    return grpo_verl(rows) - 0.001 * rows.over_tokens(rows.entropy)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from posttrain.methods.formula import FormulaPairs
+from posttrain.methods.formula import FormulaPairs, FormulaRollouts
 
 
 def dpo(pairs: FormulaPairs, beta: float = 0.1) -> Tensor:
@@ -111,3 +111,9 @@ def dno(pairs: FormulaPairs) -> Tensor:
 def nash_md(pairs: FormulaPairs) -> Tensor:
     """Nash-MD of its first round, in which the mixture is the first policy: η is 1."""
     return pairs.expected(lambda m: -logsigmoid(m / 1.0))
+
+
+def spo(rows: FormulaRollouts) -> Tensor:
+    """SPO: REINFORCE on how often an answer is preferred to the others of its group."""
+    a = rows.centered()
+    return torch.stack([-a[i] * rows.log_p[i].sum() for i in rows.chosen]).mean()

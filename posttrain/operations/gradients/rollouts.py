@@ -379,6 +379,6 @@ def _formula_rows(
         limit=run.config.longest or 0,
         stored=stored,
         worths=[update.readings.get(tuple(row["token_ids"]), TurnWorths()) for row in stored],
-        vocabulary=[each.mean(-1) for each in log_all],
+        vocabulary=[each.detach().mean(-1) for each in log_all],
         vocabulary_old=[each.mean(-1) for each in all_before],
     )

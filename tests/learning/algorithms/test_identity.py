@@ -127,7 +127,8 @@ def neighbors(model, rebuild):
 def all_algorithms():
     yield from (preset.algorithm for preset in PRESETS.values())
     yield validated(EVERYTHING_ON)
-    yield validated({"advantage": {"kind": "turns", "baseline": "none", "whiten": "sample"}})
+    for kind in ("turns", "entropy_modulated"):
+        yield validated({"advantage": {"kind": kind, "baseline": "none", "whiten": "sample"}})
 
 
 WITHOUT_EFFECT = (

@@ -14,6 +14,10 @@ class Frozen(ReferencePart):
 
     kind: Literal["frozen"] = "frozen"
 
+    def step_toward_policy(self, num_updates: int) -> float:  # noqa: ARG002
+        """Stay."""
+        return 0.0
+
 
 class AveragedReference(ReferencePart):
     """It follows as a moving average of the policy's weights."""

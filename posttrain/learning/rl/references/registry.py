@@ -9,4 +9,5 @@ REFERENCES = Slot(
     "reference",
     ReferencePart,
     {"frozen": Frozen, "ema": AveragedReference, "periodic": Periodic, "restart": Restart},
+    one_of=("start", "step_toward_policy"),
 )
