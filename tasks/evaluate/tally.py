@@ -132,7 +132,7 @@ def tally(
         digest=weights_digest(model),
         problems=tuple(group[0].problem for group in grouped),
         samples=grouped,
-        correct_PN=drawn_of(grouped).correct_PN,
+        correct_PN=_correct(grouped),
         rewards_PN=rewards_PN,
         varied={
             name: drawn_of(by_problem(each, num_samples)) for name, each in (varied or {}).items()
@@ -147,16 +147,20 @@ def drawn_of(groups: Sequence[Sequence[ScoredSample]]) -> DrawnSamples:
 
     What could not be judged is not right.
     """
-    correct = [[float(bool(made.score.correct)) for made in group] for group in groups]
     lengths = [[float(len(made.sample.token_ids)) for made in group] for group in groups]
     answers = [
         stated_answers([made.sample.text for made in group], group[0].problem) for group in groups
     ]
     return DrawnSamples(
         answers,
-        torch.tensor(correct, dtype=torch.float64),
+        _correct(groups),
         lengths_PN=torch.tensor(lengths, dtype=torch.float64),
     )
+
+
+def _correct(groups: Sequence[Sequence[ScoredSample]]) -> Tensor:
+    correct = [[float(bool(made.score.correct)) for made in group] for group in groups]
+    return torch.tensor(correct, dtype=torch.float64)
 
 
 def _of(drawn: DrawnSamples, kept: Sequence[bool]) -> DrawnSamples:
