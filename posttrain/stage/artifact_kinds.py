@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
-Shape = Literal["table", "model", "report", "file", "part", "verifier"]
+Shape = Literal["table", "model", "models", "report", "file", "part", "verifier"]
 """How a kind is checked when it is written, and drawn in a graph.
 
 A table is a parquet file with a schema, a model a directory with weights, a report JSON. A part or
@@ -97,7 +97,7 @@ class ArtifactKind(str):
     @property
     def is_directory(self) -> bool:
         """True where the artifact is a directory rather than one file."""
-        return self.shape == "model"
+        return self.shape in ("model", "models")
 
     @property
     def is_inside(self) -> bool:

@@ -8,7 +8,7 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task, refuse_unserved_ports
 from tasks.coevolve.config import SeveralConfig
 
-CHECKPOINTS = ArtifactKind("checkpoints", shape="model", rank=1)
+CHECKPOINTS = ArtifactKind("checkpoints", shape="models", rank=1)
 """A folder of checkpoints, each in a folder of its name."""
 
 _ASKED = {

@@ -209,7 +209,7 @@ def test_a_kind_of_artifact_is_checked_kept_and_in_the_lineage(extended):
 def test_component_and_combination_made_the_reward(extended):
     for row in table(extended, "rl/rollouts").filter(source="letters").to_dicts():
         scores = {each["name"]: each["value"] for each in row["components"]}
-        assert scores.keys() == {"correct", "brief"}
+        assert scores.keys() == {"correct", "brief", "liked"}
         length = len(row["text"])
         assert scores["correct"] == float(length % 2 == 0)
         assert scores["brief"] in (None, pytest.approx(max(0.0, 1 - length / 12)))

@@ -14,6 +14,7 @@ from posttrain.learning.rl.rehearsals.base import Rehearsal, RehearsalStream
 from posttrain.learning.rl.rehearsed_rows import read_rehearsed
 from posttrain.learning.rl.rollout import Group
 from posttrain.stage.errors import UserError
+from posttrain.stage.schedule import at
 from posttrain.stage.slots import name_of
 from posttrain.stage.spec import under_port
 from posttrain.stage.started import started
@@ -208,6 +209,8 @@ def build_rehearsing(
     if not updates.rehearsals:
         return None
     connected = under_port(REHEARSED, inputs)
+    # Numbers that change are what they are in the first step: before it nothing is drawn.
+    first = replace(passes, config=at(passes.config, 0, {}))
     tables = {}
     for name, part in updates.rehearsals.items():
         rows, samples = read_rehearsed(connected[name], part, policy)
@@ -216,7 +219,7 @@ def build_rehearsing(
                 f"rl.inputs.{REHEARSED}.{name}: no row of it is right, short enough and one that"
                 f" {name_of(part)} takes; connect another table, or leave the rehearsal out"
             )
-        begun = passes.rows(samples, passes.present_logprobs)
+        begun = first.rows(samples, first.present_logprobs)
         known = [replace(each, logprobs=row) for each, row in zip(samples, begun, strict=True)]
         stream = started(part, part.start(rows), RehearsalStream, where="rl")
         tables[name] = Rehearsed(known, stream)

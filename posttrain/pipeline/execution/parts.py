@@ -43,6 +43,9 @@ class ArtifactPart:
 
 def parts_of(path: Path, kind: ArtifactKind) -> tuple[ArtifactPart, ...]:
     """Parts of an output that was found to be of its type."""
+    if kind.shape == "models":
+        found = (part for model in _models_in(path) for part in _of_model(model))
+        return tuple(dict.fromkeys(found))
     if kind.is_directory:
         return _of_model(path)
     if kind == ArtifactKind.VERIFIERS:
@@ -68,8 +71,11 @@ def checked_rows(path: Path, kind: ArtifactKind, where: str) -> int | None:
     if not path.exists():
         raise UserError(f"{where} was not written; the task must create {path.name}")
     if kind.is_directory:
-        if not any(path.glob("*.safetensors")) or not (path / "config.json").is_file():
-            raise UserError(f"{where} is no model: it lacks config.json or *.safetensors")
+        models = _models_in(path) if kind.shape == "models" else [path]
+        for model in models:
+            if not any(model.glob("*.safetensors")) or not (model / "config.json").is_file():
+                told = f"{where} is no model" if model == path else f"{where}: {model.name} is none"
+                raise UserError(f"{told}: it lacks config.json or *.safetensors")
         return None
     if kind.shape == "report":
         json.loads(path.read_text(encoding="utf-8"))
@@ -79,6 +85,11 @@ def checked_rows(path: Path, kind: ArtifactKind, where: str) -> int | None:
     from posttrain.data.tables import check_table, schema_of
 
     return check_table(path, schema_of(kind))
+
+
+def _models_in(folder: Path) -> list[Path]:
+    """The models of a folder of several, by their names."""
+    return sorted(each for each in folder.iterdir() if each.is_dir())
 
 
 def _of_sources(path: Path) -> tuple[ArtifactPart, ...]:
