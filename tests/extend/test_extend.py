@@ -213,7 +213,7 @@ def test_component_and_combination_made_the_reward(extended):
         length = len(row["text"])
         assert scores["correct"] == float(length % 2 == 0)
         assert scores["brief"] in (None, pytest.approx(max(0.0, 1 - length / 12)))
-        total = scores["correct"] + (scores["brief"] or 0.0)
+        total = scores["correct"] + (scores["brief"] or 0.0) + (scores["liked"] or 0.0)
         assert row["reward"] == pytest.approx(total if scores["correct"] else total / 2)
         assert row["solved"] == bool(scores["correct"])
 
@@ -228,7 +228,10 @@ def test_the_producer_made_the_prompts(extended):
 
 def test_the_selection_says_what_is_learned_from(extended):
     groups = table(extended, "rl/rollouts").partition_by("step", "group")
-    for group in groups:
+    for whole in groups:
+        # The reference answer joined every group, and is learned from beside the chosen two.
+        group = whole.filter(origin="policy")
+        assert len(whole) == len(group) + 1
         assert group["trained"].sum() == 2
         paid = group.filter("trained")["reward"].sort()
         assert paid.to_list() == [group["reward"].min(), group["reward"].max()]
