@@ -54,6 +54,18 @@ def check_fit(policy: "Policy", rows: Sequence[TokenRow]) -> None:
         )
 
 
+def refuse_mixing(policy: "Policy", config: TrainingConfig) -> None:
+    """Refuse to pack rows for a model that mixes those of one batch; see `check_packing`.
+
+    Args:
+        policy: The model.
+        config: Says whether rows are packed.
+
+    """
+    if config.learner.packing:
+        check_packing(policy.model)
+
+
 def token_batches(
     policy: "Policy",
     rows: Sequence[TokenRow],
@@ -81,8 +93,6 @@ def token_batches(
     """
     lengths = [len(row.ids) for row in rows]
     packed = config.learner.packing
-    if packed:
-        check_packing(policy.model)
     steps = config.plan(lengths, seed=seed, mixture=mixture, losses=losses)
     table = TokenTable(rows, pad=int(policy.tokenizer.pad_token_id), packed=packed, facts=facts)
     return Batches(steps, lengths, table.batch, config.micro_batch_tokens, packed)
