@@ -133,7 +133,7 @@ def preference(
 ) -> None:
     """Training on the pairs as they are; the stage would hold some of them out for its report."""
     from posttrain.learning.preference.config import PreferenceConfig
-    from posttrain.learning.preference.training import learn
+    from posttrain.learning.preference.training import PairReference, learn
     from posttrain.learning.training.curve import Curve
     from posttrain.learning.training.prepare import prepare_for_training
 
@@ -146,7 +146,7 @@ def preference(
         prepare_for_training(policy.model, config.learner, seed=0),
         policy,
         pairs(rows),
-        reference=policy.model,
+        reference=PairReference(policy.model),
         config=config,
         context=context,
         curve=Curve(context),
@@ -236,6 +236,7 @@ def pairs(rows: Any) -> pl.DataFrame:
     frame = pl.DataFrame(rows["pairs"])
     return frame.with_columns(
         pl.Series("problem_id", [str(i) for i in range(len(frame))]),
+        source=pl.lit("random"),
         context=pl.lit(""),
         label_prob=pl.lit(1.0),
         weight=pl.lit(1.0),
