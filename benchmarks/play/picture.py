@@ -3,21 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from benchmarks.drawing import drawing
 from posttrain.views.report.charts import Dot, Line, Mark, Text
-from posttrain.views.report.templates import template
 
 WIDTH, LEFT, RIGHT, ROW, GAP, TOP, BOTTOM = 720, 130, 24, 15, 16, 34, 30
-_STYLE = """
-text { font: 12px system-ui, sans-serif; fill: #5d6570; } text.name { fill: #1d2127; font-weight: 600; }
-.rule { stroke: #e4e1db; } .bound { stroke: #7b8794; stroke-dasharray: 3 3; stroke-width: 1.5; }
-.c1 { fill: #7b8794; stroke: #7b8794; } .c2 { fill: #2f6fde; stroke: #2f6fde; }
-.span { stroke-width: 4; stroke-linecap: round; opacity: .45; }
-.paper { fill: #fbfaf8; }
-@media (prefers-color-scheme: dark) {
-  text { fill: #9aa3ae; } text.name { fill: #e8eaed; } .rule { stroke: #2d333b; } .paper { fill: #14171b; }
-  .c1 { fill: #8f9ba8; stroke: #8f9ba8; } .c2 { fill: #6ea4ff; stroke: #6ea4ff; }
-}
-"""  # noqa: E501 - a style sheet
 
 
 def drawn(figures: Mapping[str, Any]) -> str:
@@ -58,13 +47,8 @@ def drawn(figures: Mapping[str, Any]) -> str:
         Line("bound", LEFT + 170, 8, LEFT + 170, 20),
         Text("tick", LEFT + 179, 18, "random player, and script; a row is a seed, bars are 95%"),
     ]  # fmt: skip
-    mark = template("charts.html").module.mark
-    body = "".join(str(mark(each)).strip() for each in [*grid, *marks, *legend])
-    height = bottom + BOTTOM
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img"'
-        f' aria-label="Success after SFT and after RL"><style>{_STYLE}</style>'
-        f'<rect class="paper" width="{WIDTH}" height="{height:g}" rx="8"/>{body}</svg>\n'
+    return drawing(
+        [*grid, *marks, *legend], WIDTH, bottom + BOTTOM, "Success after SFT and after RL"
     )
 
 
