@@ -68,12 +68,14 @@ def solved_first(claim: str, policy: str) -> list[float]:
 
 
 def _reports(claim: str, stage: str) -> Iterator[dict[str, Any]]:
-    found = sorted((CLAIMS / claim / "data").glob(f"{stage}_*/report*.json"))
-    if not found:
-        method = claim.partition(".")[0]
-        raise SystemExit(f"there is no run of {claim} here: posttrain method run {method}")
-    for path in found:
-        yield json.loads(path.read_text())
+    method, _, name = claim.partition(".")
+    known = kept_verdicts().get((method, name))
+    # A trial leaves its runs beside those of the verdict, under higher numbers.
+    for run in range(1, known.seeds + 1 if known else 2):
+        found = sorted((CLAIMS / claim / f"data/{stage}_{run}").glob("report*.json"))
+        if not found:
+            raise SystemExit(f"there is no run of {claim} here: posttrain method run {method}")
+        yield json.loads(found[0].read_text())
 
 
 def span(runs: Sequence[float]) -> list[float]:
