@@ -121,8 +121,9 @@ def play_lines(world: "World", file: Path | None, *, seed: int, role: str) -> No
     # What comes through a pipe stands nowhere yet.
     unseen = file is not None or not sys.stdin.isatty()
     seat = _Seat(problem, role, turns, others, echo=unseen)
-    if role.partition(":")[0] not in (asked := ["policy", *sorted(world.roles_asked())]):
-        raise UserError(f"nobody asks the role '{role}' here; there are {', '.join(asked)}")
+    if world.declared_role(role) is None:
+        asked = ", ".join(["policy", *sorted(world.roles_asked())])
+        raise UserError(f"nobody asks the role '{role}' here; there are {asked}")
     click.echo(f"{world.kind}, seed {seed}: you are {role}; Ctrl-D ends it\n")
     try:
         episode = play_script(

@@ -192,7 +192,11 @@ def _line(found: "MethodGradients", *, alone: bool) -> str:
         return f"[yellow]{name:<30}no formula: nothing was compared[/]"
     numbers = "".join(f"{each.tokens:>10.1e}{each.weights:>10.1e}" for each in found.errors)
     also = f"  [dim]formula of {found.formula}[/]" if found.formula != found.method else ""
-    told = next((each.complaint for each in found.errors if each.complaint), "another gradient")
+    differs = next((each.where for each in found.errors if not each.agree and each.where), "")
+    told = next(
+        (each.complaint for each in found.errors if each.complaint),
+        f"another gradient: {differs}" if differs else "another gradient",
+    )
     return f"{name:<30}{numbers}{also}" + ("" if found.agree else f"  [red]{told}[/]")
 
 

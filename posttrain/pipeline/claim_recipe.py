@@ -19,7 +19,7 @@ from posttrain.stage.hashing import canonical_json, sha256_of
 from posttrain.stage.spec import Task
 
 FLOW = "flows.claim"
-_NOT_SHARED = ("rl", "coevolve", "preference", "evaluate")
+_NOT_SHARED = ("rl", "coevolve", "preference", "evaluate", "diagnose")
 """Sections of an arena that lie under those of arms and evaluations; its flow has no such stage."""
 
 
@@ -59,11 +59,11 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
             **({} if claim.against else {"seed_as": f"seed_{n}"}),
             **laid_over(arena.sections.get("evaluate", {}), grading.get("evaluate", {})),
         }
-        if "diagnose" in grading:
+        if diagnosed := _diagnosed(arena, method):
             numbers = claim.numbers(seeds)
             again = numbers[(numbers.index(n) + 1) % len(numbers)]
             made = _diagnosis(flow, arena, arms, n, trains, again)
-            values[f"diagnose_{n}"] = laid_over(made, grading["diagnose"])
+            values[f"diagnose_{n}"] = laid_over(made, diagnosed)
     decision = _verdict(method, claim, arena, [*arms], seeds)
     if any(each != 1 for each in updates.values()):
         decision["updates_per_step"] = updates
@@ -254,6 +254,11 @@ def _diagnosis(
     return {"task": looker.package, "reference": arena.base, "inputs": inputs}
 
 
+def _diagnosed(arena: Arena, method: Method) -> Mapping[str, Any]:
+    """What looks at all arms of a claim: the arena's diagnosis, and the method's over it."""
+    return laid_over(arena.sections.get("diagnose", {}), method.sets.get("diagnose") or {})
+
+
 def _makes(flow: Any, section: str, output: str) -> bool:
     return output in flow.ARMS[section][0].outputs
 
@@ -272,7 +277,7 @@ def _verdict(
     runs = [*enumerate(claim.numbers(seeds), start=1)]
     inputs = {f"reports.seed_{i}": f"evaluate_{n}.report" for i, n in runs}
     inputs |= {f"completions.seed_{i}": f"evaluate_{n}.completions" for i, n in runs}
-    if "diagnose" in method.sets:
+    if _diagnosed(arena, method):
         inputs |= {f"diagnoses.seed_{i}": f"diagnose_{n}.report" for i, n in runs}
     inputs |= {
         f"curves.{arm}_{i}": f"{stage_of_arm(claim.trains, arm, n)}.curve"

@@ -35,6 +35,12 @@ def _refuse(stage: Stage, dag: Dag) -> None:  # noqa: ARG001 - every task is ask
             " has no kl, so it would change nothing; set algorithm.regularizers.kl, or write"
             " reference: null"
         )
+    if config.exchange.policies == 1:
+        raise UserError(
+            f"{stage.name}.exchange.policies: there is one policy, which has nobody to exchange"
+            " with, and no other would be handed on; raise it, or train the policy in the section"
+            " rl"
+        )
     connected = sum(name.startswith("policies.") for name in wired)
     if connected >= config.exchange.policies:
         raise UserError(

@@ -111,9 +111,6 @@ class PolicyReport:
     """Figures of the variants of the recipe, by their names; left out where there is none."""
     episodes: EpisodesReport | None = None
     """Where it played in an environment; left out where it answered."""
-    exploitability: float | None = None
-    """What the best answer wins against it beyond a half, where problems are games of answers; left
-    out elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -181,9 +178,8 @@ def write_report(report: Report, path: Path) -> None:
             del policy["strategies"]
         if not policy["variants"]:
             del policy["variants"]
-        for name in ("episodes", "exploitability"):
-            if policy[name] is None:
-                del policy[name]
+        if policy["episodes"] is None:
+            del policy["episodes"]
     for shown in (each for exhibit in written["exhibits"] for each in exhibit["completions"]):
         if not shown["turns"]:
             del shown["turns"], shown["end"]

@@ -1,7 +1,6 @@
 """Sample every policy on the same held-out problems, and report what changed."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -31,7 +30,6 @@ from tasks.evaluate.report import Report, write_report
 from tasks.evaluate.summary import summarize
 from tasks.evaluate.tally import (
     Tally,
-    exploitability,
     judged_by_all,
     prompts_as_posed,
     tally,
@@ -103,7 +101,7 @@ def run(
                 reward_model=reward_model,
                 varied=varied,
             )
-            tallies.append(replace(tallied, exploitability=exploitability(policy, problems)))
+            tallies.append(tallied)
 
     judged = judged_by_all(tallies)
     report = summarize(
@@ -199,8 +197,6 @@ def _metrics(report: Report) -> dict[str, float]:
             metrics |= {f"{prefix}/{name}/{key}": each.value for key, each in figures.items()}
         for kind, graded in policy.strategies.items():
             metrics |= {f"{prefix}/{kind}_at_{each.k}": each.value for each in graded}
-        if policy.exploitability is not None:
-            metrics[f"{prefix}/exploitability"] = policy.exploitability
         if policy.change:
             metrics[f"{prefix}/gain"] = policy.change.difference.value
     return metrics

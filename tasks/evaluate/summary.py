@@ -150,7 +150,6 @@ def describe(
             for name, each in (variants or {}).items()
         },
         warnings=warnings_of(tally, parent),
-        exploitability=tally.exploitability,
     )
 
 

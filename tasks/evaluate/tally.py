@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,8 +14,7 @@ from posttrain.learning.episodes.figures import EpisodeFigures, figures_of
 from posttrain.learning.models.load import Policy, weights_digest
 from posttrain.learning.models.record import trained_from
 from posttrain.learning.models.reward_head import RewardModel
-from posttrain.learning.rewards.components.verifier import stated_answers, verifier_of
-from posttrain.learning.rewards.port_models import drawn_logprobs
+from posttrain.learning.rewards.components.verifier import stated_answers
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt
 from posttrain.learning.rollouts.scoring import ScoredSample, make_prompts
 from posttrain.learning.rollouts.strategies.base import DrawnSamples
@@ -24,10 +22,6 @@ from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-
-_GAME = "duel"
-"""The verifier whose problems are games of answers."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +42,6 @@ class Tally:
     """Digests of the weights that it was trained from, the last ones last."""
     varied: Mapping[str, DrawnSamples] = field(default_factory=dict)
     """What it answered where a variant asked otherwise, by the variant's name."""
-    exploitability: float | None = None
-    """How far an answer beats the policy, where problems are games of answers."""
 
     def judged(self) -> list[bool]:
         """Return of each problem whether all of its samples could be judged."""
@@ -200,42 +192,3 @@ def _rewards(reward_model: RewardModel, samples: Sequence[ScoredSample]) -> list
     scores = reward_model.score(prompts, [text for _, text, _ in ordered]) if ordered else []
     known = dict(zip(ordered, scores, strict=True))
     return [known.get(answer(made), float("-inf")) for made in samples]
-
-
-def exploitability(policy: Policy, problems: Sequence[Problem]) -> float | None:
-    """Compute ``max_y P(y is preferred to what the policy says) - 1/2``, averaged over problems.
-
-    All answers of a game are asked for, and the policy's probabilities of them are taken as shares:
-    0 is a policy that no answer beats, 0.5 one that is always beaten. Source: the duality gap of
-    Nash learning from human feedback, arXiv 2312.00886, for a game of two that is symmetric.
-
-    Args:
-        policy: Whose probabilities.
-        problems: Of which only those with the verifier `duel` are games.
-
-    Returns:
-        The mean; None where there is no game.
-
-    """
-    # Other verifiers know no game, and some of them start what they ask.
-    games = [(each, verifier_of(each)) for each in problems if each.verifier == _GAME]
-    played = [(each, game.game()) for each, game in games]  # type: ignore[attr-defined]
-    if not played:
-        return None
-    prompts = make_prompts(policy.tokenizer, [each for each, _ in played])
-    rows, wanted = [], []
-    for prompt, (_, game) in zip(prompts, played, strict=True):
-        for answer, _ in game:
-            told = policy.tokenizer.encode(answer, add_special_tokens=False)
-            ids = [*told, int(policy.tokenizer.eos_token_id)]
-            rows.append([*prompt.token_ids, *ids])
-            wanted.append([False] * len(prompt.token_ids) + [True] * len(ids))
-    logprobs = iter(drawn_logprobs(policy, rows, wanted))
-    return fmean(_beaten(game, [sum(next(logprobs)) for _ in game]) for _, game in played)
-
-
-def _beaten(game: Sequence[tuple[str, Sequence[float]]], logprobs: Sequence[float]) -> float:
-    """What the best answer wins against a policy, beyond a half."""
-    shares_A = torch.tensor(logprobs, dtype=torch.float64).softmax(-1)
-    wins_A = torch.tensor([wins for _, wins in game], dtype=torch.float64) @ shares_A
-    return float(wins_A.max()) - 0.5

@@ -45,7 +45,6 @@ class Measured(NamedTuple):
             "majority": report["majority"]["value"],
             **{name: report[name] for name in ("mean_length", "truncation_rate", "format_rate")},
             **_of_episodes(report.get("episodes")),
-            **{name: report[name] for name in ("exploitability",) if name in report},
         }
         if metric not in known:
             raise UserError(

@@ -181,7 +181,7 @@ def _over_problems(measured: Measured, own: str, rival: str, seed: int) -> tuple
 
 def _sentence(outcome: str, void: list[str], compared: list[dict[str, Any]], seeds: int) -> str:
     if void:
-        return f"void: {void[0]}{f' (and {len(void) - 1} more)' if len(void) > 1 else ''}"
+        return f"void: {'; '.join(void)}"
     figures = "; ".join(
         f"{each['metric']} {_mean(each['ours']):.4g} against {_mean(each['theirs']):.4g}"
         f"{f' of {rival}' if (rival := each['against']) else ''}, difference"

@@ -3,6 +3,7 @@
 import ast
 import json
 import math
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from posttrain.operations.gradients.check import (
     formula_of,
     method_gradients,
 )
-from posttrain.operations.gradients.compare import GradientErrors, apart, worst
+from posttrain.operations.gradients.compare import GradientErrors, apart, farthest, worst
 from posttrain.operations.gradients.rollouts import drive_rl
 from posttrain.operations.tiny_world import make_tiny_world
 from posttrain.pipeline.recipe_schema import stages_of_flow
@@ -112,6 +113,15 @@ def test_the_formula_of_another_method_is_told_apart(world, default_run):
     assert other.weights == pytest.approx(1e-4, rel=1e-2)
 
 
+def test_the_farthest_token_is_named_with_its_row():
+    rows = [("first", [7, 8]), ("second", [9, 10, 11])]
+    found = torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0])
+    expected = torch.tensor([0.0, 1.0, 2.0, 3.5, 4.25], dtype=torch.float64)
+    told = "second, token 2 of 3 (id 10): 3 and by the formula 3.5"
+    assert farthest(found, expected, rows) == told
+    assert farthest(found, found.double(), rows) == ""
+
+
 def test_distances_of_gradients_that_are_0():
     zero, one = torch.zeros(2), torch.ones(2)
     assert apart(zero, zero) == 0.0
@@ -164,7 +174,7 @@ def test_a_method_of_ones_own_brings_its_formula_beside_its_file(tmp_path, monke
     assert "nothing to compare" in beside
     said = CliRunner().invoke(cli, ["method", "check", "--gradients", "other"])
     assert said.exit_code == 1
-    assert "another gradient" in said.output
+    assert re.search(r"another gradient: step \d+, group \d+, a rollout of", said.output)
     assert "not shown to have their paper's gradients: other" in said.output
 
 
@@ -189,7 +199,7 @@ def test_each_section_of_a_method_has_a_formula_of_its_own(tmp_path, monkeypatch
     assert rl.startswith("both (rl)")
     assert len(rl.split()) == 6
     assert preference.startswith("both (preference)")
-    assert preference.endswith("another gradient")
+    assert re.search(r"another gradient: \w+ \d.*, token \d+ of \d+ \(id \d+\): ", preference)
     assert "not looked at: rl.inputs.verdicts reads verdicts" in stored
     assert "0 methods have the gradients of their formulas, 1 are not" in said.output
     assert "not shown to have their paper's gradients: both" in said.output

@@ -1,21 +1,18 @@
 """Evaluation: what is estimated, by hand; what a policy won and lost; what is refused."""
 
 import json
-import math
 from dataclasses import replace
 
 import polars as pl
 import pytest
 import torch
 
-from posttrain.data.schemas import COMPLETIONS, PROBLEMS, Problem
+from posttrain.data.schemas import COMPLETIONS, PROBLEMS
 from posttrain.data.tables import read_table
 from posttrain.data.templates import encode_prompts
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.models.reward_head import save_reward_model, start_reward_model
 from posttrain.learning.models.tokenizer import train_tokenizer
-from posttrain.learning.rewards.components.verifier import metadata_for
-from posttrain.learning.rewards.verifiers.duel import DuelVerifier
 from posttrain.learning.rollouts.strategies.base import DrawnSamples
 from posttrain.learning.rollouts.strategies.best_of_n import BestOfNStrategy
 from posttrain.learning.rollouts.strategies.length_filtered_vote import LengthFilteredVote
@@ -30,7 +27,6 @@ from tasks.evaluate.config import EvaluateConfig
 from tasks.evaluate.report import read_report
 from tasks.evaluate.stage import run
 from tasks.evaluate.summary import estimates_of, mean_of_problems
-from tasks.evaluate.tally import exploitability
 
 
 def evaluate(folder, inputs, **config):
@@ -447,24 +443,3 @@ def test_problems_that_settings_were_chosen_by_are_not_unseen(other, told):
         return
     with pytest.raises(UserError, match=told):
         TASK.refuse(last, dag)
-
-
-def test_how_far_a_policy_can_be_beaten_is_computed_from_its_probabilities(guesser):
-    """Two answers, 1 preferred to 2 always: what beats the policy wins where that says 2."""
-    game = DuelVerifier(answers=("1", "2"), matrix=((0.5, 1.0), (0.0, 0.5)))
-    problem = Problem("s", "up 3", "1", 1, "duel", metadata_for(game))
-    policy = load_policy(guesser)
-    (ids,) = encode_prompts(policy.tokenizer, [problem.prompt])
-    end = policy.tokenizer.eos_token_id
-    logprobs = []
-    for answer in "12":
-        told = [*policy.tokenizer.encode(answer, add_special_tokens=False), end]
-        with torch.no_grad():
-            whole = policy.model(input_ids=torch.tensor([[*ids, *told]])).logits[0].log_softmax(-1)
-        logprobs.append(sum(float(whole[len(ids) + t - 1, token]) for t, token in enumerate(told)))
-    says_2 = 1 / (1 + math.exp(logprobs[0] - logprobs[1]))
-    other = Problem("s", "1 + 1 =", "2", 1, "exact")
-    # 1 wins a half against itself and all against 2.
-    found = exploitability(policy, [problem, other])
-    assert found == pytest.approx(0.5 * (1 - says_2) + says_2 - 0.5, abs=1e-5)
-    assert exploitability(policy, [other]) is None

@@ -185,15 +185,16 @@ VOID = {
             "curves": {"ours": {"rl/clip_fraction": [0.0, 0.002]}},
         },
         "the mechanism did not act: rl/clip_fraction (highest) is 0.002 at seed 1, and at least"
-        " 0.01 is asked (and 1 more)",
+        " 0.01 is asked; the mechanism did not act: rl/clip_fraction (highest) is 0.002 at seed 2,"
+        " and at least 0.01 is asked",
     ),
     "a figure that is no number": (
         {
             "mechanism": [{"metric": "rl/loss", "at_least": 0}],
             "curves": {"ours": {"rl/loss": [float("nan")]}},
         },
-        "the mechanism did not act: rl/loss (mean) is nan at seed 1, and at least 0 is asked"
-        " (and 1 more)",
+        "the mechanism did not act: rl/loss (mean) is nan at seed 1, and at least 0 is asked; the"
+        " mechanism did not act: rl/loss (mean) is nan at seed 2, and at least 0 is asked",
     ),
     "arms of another size": (
         {"curves": {"theirs": {"rl/rollouts_drawn": [8.0, 9.0]}}},

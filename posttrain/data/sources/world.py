@@ -62,6 +62,9 @@ class _Poses(Protocol):
     def roles_asked(self) -> frozenset[str]:
         """Name its roles beside the policy."""
 
+    def declared_role(self, name: str) -> str | None:
+        """Say which of its roles goes by a name."""
+
     def demonstrate_all(
         self, problems: "Sequence[Problem]", draws: Sequence[Random], *, error_rate: float
     ) -> "Sequence[_Played]":
@@ -121,7 +124,7 @@ class WorldSource(Source, SteadyFields):
             )
         known = (_POLICY, *sorted(cast("_Poses", self.world).roles_asked()))
         for role in self.traced:
-            if role.partition(":")[0] not in known:
+            if cast("_Poses", self.world).declared_role(role) is None:
                 raise ValueError(
                     f"traced: world '{self.world.kind}' has no role {role}; it has"
                     f" {', '.join(known)}"

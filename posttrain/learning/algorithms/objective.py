@@ -21,6 +21,7 @@ from posttrain.learning.algorithms.batches import (
     needed,
 )
 from posttrain.learning.algorithms.config import Algorithm, OverlongConfig, overlong_penalty
+from posttrain.learning.algorithms.part import KNOWN_WHEN_DRAWN
 from posttrain.learning.algorithms.part_outputs import (
     PartOutputs,
     generated,
@@ -39,7 +40,8 @@ from posttrain.learning.maths.reduce import (
     masked_mean,
     whiten,
 )
-from posttrain.stage.part_checks import check_declared
+from posttrain.stage.errors import UserError
+from posttrain.stage.part_checks import check_declared, where_it_failed
 from posttrain.stage.slots import name_of
 
 
@@ -138,11 +140,25 @@ def informative(advantage: Advantage, rollouts: RolloutBatch) -> Tensor:
     Returns:
         `[B]`, true or false; a group is learned from where it holds for one of its rollouts.
 
+    Raises:
+        UserError: The advantage cannot do without what is computed of a whole generation later.
+
     """
     if not advantage.compares_rewards:
         return torch.ones_like(rollouts.group_B, dtype=torch.bool)
     plain = advantage.model_copy(update={"whiten": "none"})
-    found = _assigned(plain, rollouts, rewards_B=rollouts.rewards_B)
+    try:
+        found = _assigned(plain, rollouts, rewards_B=rollouts.rewards_B)
+    except (AttributeError, TypeError, ValueError) as error:
+        late = sorted(advantage.needs - KNOWN_WHEN_DRAWN)
+        if not late:
+            raise
+        raise UserError(
+            f"{name_of(advantage)}: estimate is asked by rewards alone which groups teach"
+            f" something, before there is what it needs ({', '.join(late)}), and ended with"
+            f" {where_it_failed(error)}; let it compare rewards where a tensor is None, or let"
+            " compares_rewards be False"
+        ) from error
     taught = found.advantages_BT != 0
     return (taught if rollouts.mask_BT is None else taught & rollouts.mask_BT.bool()).any(-1)
 

@@ -31,6 +31,9 @@ NEEDS: Mapping[str, str] = {
 }
 """What a part may ask the learner for; the learner computes what is asked, and nothing else."""
 
+KNOWN_WHEN_DRAWN = frozenset({"turns", "states", "generation_logprobs"})
+"""Of these what rollouts bring along: all that is there when groups are told apart by rewards."""
+
 
 class AlgorithmFacts(NamedTuple):
     """What a part may know of the algorithm that it stands in."""

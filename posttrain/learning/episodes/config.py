@@ -1,6 +1,6 @@
 """How episodes are played: the parameters that RL, probe and evaluation share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from posttrain.learning.episodes.contexts.base import ContextManager
 from posttrain.learning.episodes.contexts.registry import CONTEXT_MANAGERS
 from posttrain.learning.episodes.contexts.whole import Whole
-from posttrain.learning.episodes.environments.base import POLICY, Environment
+from posttrain.learning.episodes.environments.base import POLICY, Environment, role_of
 from posttrain.learning.episodes.environments.single import Single
 from posttrain.learning.episodes.players.base import PORT, Player, PolicySeat
 from posttrain.learning.episodes.players.registry import PLAYERS
@@ -141,17 +141,3 @@ class Seats(NamedTuple):
         """Go on from what `state_dict` gave."""
         for role, each in state.items():
             self.by_role[role].load_state_dict(each)
-
-
-def role_of(name: str, known: Sequence[str]) -> str | None:
-    """Return which of some roles one is: itself, or what stands before its colon.
-
-    >>> role_of("solver:2", ["policy", "solver"]), role_of("user", ["policy"])
-    ('solver', None)
-
-    Args:
-        name: As an environment asks it.
-        known: As a recipe names them.
-
-    """
-    return next((each for each in (name, name.partition(":")[0]) if each in known), None)

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from posttrain.learning.episodes.environments.base import (
-    POLICY,
     Ask,
     Environment,
     Said,
@@ -171,11 +170,10 @@ def _check_asks(environment: Environment, after: Situation, by: str) -> None:
 
 def _check_roles(environment: Environment, after: Situation, by: str) -> None:
     """Refuse roles that no recipe could name, and pay that nobody would ever see."""
-    known = (POLICY, *environment.roles_asked())
     verbs = {"asks": (each.role for each in after.asks), "pays": iter(after.earned)}
     for verb, roles in verbs.items():
         for role in roles:
-            if role not in known and role.partition(":")[0] not in known:
+            if environment.declared_role(role) is None:
                 wrong = f"{verb} the role {role}, which it does not declare"
                 _refuse(environment, by, wrong, "let its ROLES name it")
 

@@ -6,9 +6,8 @@ from typing import Literal
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.episodes.asked import Speaker
-from posttrain.learning.episodes.config import role_of
 from posttrain.learning.episodes.drawing import Role
-from posttrain.learning.episodes.environments.base import POLICY, Environment
+from posttrain.learning.episodes.environments.base import POLICY, Environment, role_of
 from posttrain.learning.episodes.episode import Episode, Span
 from posttrain.learning.episodes.step_tries import (
     STEP_ROLE,

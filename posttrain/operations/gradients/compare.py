@@ -3,7 +3,7 @@
 import copy
 import importlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +43,8 @@ class GradientErrors:
     """Number format of the weights."""
     complaint: str = ""
     """Why the comparison shows nothing; empty where it does."""
+    where: str = ""
+    """Row and token whose log-probability's gradient is the farthest off, and both numbers."""
 
     @property
     def agree(self) -> bool:
@@ -140,6 +142,30 @@ def apart(found: Tensor, expected: Tensor) -> float:
     return share if math.isfinite(share) else math.inf
 
 
+def farthest(found: Tensor, expected: Tensor, rows: Iterable[tuple[str, Sequence[int]]]) -> str:
+    """Name the token whose gradient is the farthest from the formula's.
+
+    Args:
+        found: The stage's, of the tokens of all rows, one after the other.
+        expected: The formula's, of the same.
+        rows: What each row is called, and the ids of its tokens.
+
+    Returns:
+        Row and token with both numbers; empty where all are equal.
+
+    """
+    off = (found.double() - expected).abs()
+    if not off.numel() or float(off.max()) == 0.0:
+        return ""
+    place = int(off.argmax())
+    numbers = f"{float(found[place]):.3g} and by the formula {float(expected[place]):.3g}"
+    for name, ids in rows:
+        if place < len(ids):
+            return f"{name}, token {place + 1} of {len(ids)} (id {ids[place]}): {numbers}"
+        place -= len(ids)
+    raise ValueError("there are more gradients than tokens")
+
+
 def gradients_of(loss: Tensor, leaves: Iterable[Tensor]) -> Tensor:
     """Take the gradient of a loss with respect to tensors, 0 where it does not reach one.
 
@@ -169,6 +195,7 @@ def worst(errors: Iterable[GradientErrors]) -> GradientErrors:
         max(each.weights for each in found),
         found[0].dtype,
         complaints[0] if all(complaints) else "",
+        max(found, key=lambda each: each.tokens).where,
     )
 
 

@@ -19,6 +19,7 @@ from posttrain.operations.gradients.compare import (
     GradientErrors,
     SeenUpdate,
     apart,
+    farthest,
     gradients_of,
     replaced,
     watched_stage,
@@ -78,6 +79,17 @@ class SeenPairs(SeenUpdate):
     def logprobs(self, model: torch.nn.Module) -> list[list[Tensor]]:
         """Compute log-probabilities of every completion, by a plain forward pass for each row."""
         return [[self._completion(model, row) for row in side] for side in self.sides]
+
+    def told(self, ids: tuple[int, ...]) -> tuple[str, list[int]]:
+        """Name a row by the sides of pairs that it is on, with the ids of its completion."""
+        sides = zip(("chosen", "rejected", "extra"), self.sides, strict=True)
+        at = [
+            f"{name} {place + 1}"
+            for name, rows in sides
+            for place, row in enumerate(rows)
+            if tuple(row.tolist()) == ids
+        ]
+        return ", ".join(at), [ids[place] for place in self.places[ids]]
 
     def _completion(self, model: torch.nn.Module, row: Tensor) -> Tensor:
         places = self.places[tuple(row.tolist())]
@@ -187,5 +199,6 @@ def _update_errors(
     ]
     loss = formula(FormulaPairs(*given, *before, label_prob=update.label_prob))
     found = torch.cat([gradients[ids] for ids in leaves])
-    tokens = apart(found, gradients_of(loss, leaves.values()))
-    return GradientErrors(tokens, weights, dtype, complaint)
+    expected = gradients_of(loss, leaves.values())
+    where = farthest(found, expected, map(update.told, leaves))
+    return GradientErrors(apart(found, expected), weights, dtype, complaint, where)

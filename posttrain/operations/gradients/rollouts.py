@@ -25,6 +25,7 @@ from posttrain.operations.gradients.compare import (
     GradientErrors,
     SeenUpdate,
     apart,
+    farthest,
     gradients_of,
     replaced,
     watched_stage,
@@ -309,7 +310,15 @@ def _update_errors(formula: RolloutFormula, run: SeenRl, update: SeenRollouts) -
     looked_at = [each for name, each in seen.items() if name in bearing]
     expected = gradients_of(loss, (leaf for leaf, _ in looked_at))
     found = torch.cat([gradient for _, gradient in looked_at])
-    return GradientErrors(apart(found, expected), weights, run.dtype, complaint)
+    told = dict(zip(names, map(_told, stored), strict=True))
+    where = farthest(found, expected, [told[name] for name in seen if name in bearing])
+    return GradientErrors(apart(found, expected), weights, run.dtype, complaint, where)
+
+
+def _told(row: Mapping[str, Any]) -> tuple[str, list[int]]:
+    """What a stored rollout is called, and the ids of its drawn tokens."""
+    name = f"step {row['step']}, group {row['group']}, a rollout of {row['problem_id']}"
+    return name, [row["token_ids"][place] for place in _places(row)]
 
 
 def _worths(

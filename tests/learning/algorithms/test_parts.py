@@ -100,6 +100,17 @@ def test_who_is_informative_by_rewards_alone(name, expected):
     assert informative(PRESETS[name].algorithm.advantage, batch).tolist() == expected
 
 
+def test_an_advantage_that_needs_what_is_computed_later_says_so():
+    class ByValues(PRESETS["grpo"].algorithm.advantage.__class__):
+        NEEDS = frozenset({"values", "turns"})
+
+        def estimate(self, rollouts, *, rewards_B, costs, include_B):
+            return rewards_B[:, None] - rollouts.values_BT, None
+
+    with pytest.raises(UserError, match=r"by rewards alone .* what it needs \(values\)"):
+        informative(ByValues(), groups([1.0, 0.0]))
+
+
 def test_a_solved_group_of_unequal_lengths_is_not_informative():
     """DAPO keeps groups of which some are right and some are wrong, whatever they cost."""
     lengths = torch.tensor([10, 95, 20, 30])

@@ -8,13 +8,14 @@ import torch
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.episodes.asked import Cue
-from posttrain.learning.episodes.config import PlayConfig, role_of
+from posttrain.learning.episodes.config import PlayConfig
 from posttrain.learning.episodes.environments.base import (
     POLICY,
     Ask,
     Environment,
     Situation,
     Told,
+    role_of,
 )
 from posttrain.learning.episodes.play import Role, play
 from posttrain.learning.episodes.players.base import PlayBench

@@ -66,6 +66,9 @@ class Advantage(AlgorithmPart):
     ) -> "tuple[Tensor, Tensor | None]":
         """Estimate the advantages, before whitening and sign weights.
 
+        Where `compares_rewards`, it is also asked which groups teach something, by rewards alone:
+        then what `NEEDS` names beside `turns`, `states` and the engine's log-probabilities is None.
+
         Args:
             rollouts: The whole generation.
             rewards_B: Its rewards, with what the algorithm adds to them.

@@ -22,6 +22,20 @@ EpisodeState = Mapping[str, Any]
 """What an environment knows of an episode: JSON values. A sandbox or a page is named by an id."""
 
 
+def role_of(name: str, known: Sequence[str]) -> str | None:
+    """Return which of some roles one is: itself, or what stands before its colon.
+
+    >>> role_of("solver:2", ["policy", "solver"]), role_of("user", ["policy"])
+    ('solver', None)
+
+    Args:
+        name: As an environment asks it.
+        known: As a recipe names them.
+
+    """
+    return next((each for each in (name, name.partition(":")[0]) if each in known), None)
+
+
 class Told(NamedTuple):
     """What a role is told: `Told("user", "Guess again.")`."""
 
@@ -175,6 +189,10 @@ class Environment(Part):
     def roles_asked(self) -> frozenset[str]:
         """Name the roles that it may ask beside the policy, where its settings decide on them."""
         return self.ROLES
+
+    def declared_role(self, name: str) -> str | None:
+        """Say which of its roles, the policy among them, goes by a name; None where none does."""
+        return role_of(name, (POLICY, *sorted(self.roles_asked())))
 
     def close(self, state: EpisodeState) -> None:
         """Free what the last state names, such as a sandbox; called once, however it ended."""

@@ -1,6 +1,5 @@
 """Answers of a finite game: how often each is preferred to each other one is given."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
@@ -49,10 +48,6 @@ class DuelVerifier(Verifier):
         if self.best is not None and self.best not in self.answers:
             raise ValueError(f"best is '{self.best}', which is none of the answers")
         return self
-
-    def game(self) -> Sequence[tuple[str, Sequence[float]]]:
-        """Return each answer with how often it is preferred to each of them, in the same order."""
-        return tuple(zip(self.answers, self.matrix, strict=True))
 
     def place(self) -> str:
         """Say that all of a text counts; see `Verifier.place`."""

@@ -5,6 +5,7 @@ from posttrain.learning.rollouts.diagnostics.behavior_baseline import BehaviorBa
 from posttrain.learning.rollouts.diagnostics.crossing import Crossing
 from posttrain.learning.rollouts.diagnostics.dataset_coverage import DatasetCoverage
 from posttrain.learning.rollouts.diagnostics.effective_horizon import EffectiveHorizon
+from posttrain.learning.rollouts.diagnostics.exploitability import Exploitability
 from posttrain.learning.rollouts.diagnostics.frontier import Frontier
 from posttrain.learning.rollouts.diagnostics.gold_curve import GoldCurve
 from posttrain.learning.rollouts.diagnostics.one_vs_many import OneVsMany
@@ -22,6 +23,7 @@ DIAGNOSTICS = Slot(
         "behavior_baseline": BehaviorBaseline,
         "dataset_coverage": DatasetCoverage,
         "effective_horizon": EffectiveHorizon,
+        "exploitability": Exploitability,
         "representation_rank": RepresentationRank,
         "weight_delta": WeightDelta,
         "tampering": Tampering,

@@ -27,7 +27,7 @@ class VerifierOracle(PairOracle):
         scores: Mapping[str, float | None],
     ) -> list[float | None]:
         """Ask the game, or compare the scores; see `PairOracle.prefers`."""
-        if (game := _game(problem)) is not None:
+        if (game := game_if_any(problem)) is not None:
             return [game.prefers(first, second) for first, second in pairs]
         return [_better(scores.get(first), scores.get(second)) for first, second in pairs]
 
@@ -42,7 +42,7 @@ def game_of(problem: "Problem") -> "DuelVerifier":
         UserError: The problem's verifier is another one.
 
     """
-    if (game := _game(problem)) is None:
+    if (game := game_if_any(problem)) is None:
         raise UserError(
             f"problem {problem.id} of '{problem.source}' is no game of answers, whose verifier is"
             " duel; take problems of a source answer_game, or compare within the group"
@@ -50,7 +50,8 @@ def game_of(problem: "Problem") -> "DuelVerifier":
     return game
 
 
-def _game(problem: "Problem") -> "DuelVerifier | None":
+def game_if_any(problem: "Problem") -> "DuelVerifier | None":
+    """Return the verifier of a problem that is a game of answers; None where it is another one."""
     from posttrain.learning.rewards.components.verifier import verifier_of
     from posttrain.learning.rewards.verifiers.duel import DuelVerifier
 
