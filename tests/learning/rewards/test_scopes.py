@@ -8,6 +8,7 @@ from posttrain.data.schemas import Problem
 from posttrain.learning.algorithms.advantages.turns import TurnAdvantage
 from posttrain.learning.episodes.episode import Span
 from posttrain.learning.rewards.components.base import Answers, Component
+from posttrain.learning.rewards.components.repeated_ngrams import RepeatedNgramsComponent
 from posttrain.learning.rewards.components.token_log_ratio import TokenLogRatioComponent
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.score import Score
@@ -251,3 +252,22 @@ def test_a_log_ratio_is_scaled_and_then_clipped():
     part = TokenLogRatioComponent(of="a", against="b", beta=0.5, clip=0.2)
     assert [part._paid(each) for each in (0.3, 1.0, -2.0)] == [0.15, 0.2, -0.2]
     assert TokenLogRatioComponent(of="a", against="b", beta=0.5)._paid(-2.0) == -1.0
+
+
+def test_repeated_ngrams_are_fined_where_they_stand():
+    """1 2 stands at 0 and 2, and again at 3 with 2 1 before: the fines are at 2, 3 and 4."""
+    ids = (1, 2, 1, 2, 1, 3)
+    answers = Answers(
+        Problem("s", "p", "1", 1, "exact"),
+        ("",),
+        (6,),
+        (False,),
+        token_ids=((9, *ids),),
+        drawn=((False, *(True,) * 6),),
+    )
+    part = RepeatedNgramsComponent(n=2, penalty=1.0, discount=0.5)
+    [[paid]] = part.score_tokens([answers], None)
+    # From the end: 0, -1, -1.5, -1.75, -0.875, -0.4375; each is paid what it has beyond the next.
+    assert paid == [0.4375, 0.875, -0.25, -0.5, -1.0, 0.0]
+    plain = RepeatedNgramsComponent(n=2, penalty=1.0, discount=1.0)
+    assert plain.score_tokens([answers], None) == [[[0.0, 0.0, -1.0, -1.0, -1.0, 0.0]]]
