@@ -73,3 +73,21 @@ def demystifying_long_cot(rows: FormulaRollouts) -> Tensor:
         per_token.append(torch.tensor(found, dtype=torch.float64) - rows.values[i])
     a = whitened(per_token, less=1)
     return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
+
+
+def apo_view_r1(rows: FormulaRollouts) -> Tensor:
+    """GRPO over tokens; a divergence by difficulty, and failures by how much too long they are."""
+    a = rows.standardized()
+
+    def loss(i: int) -> Tensor:
+        group = rows.members(i)
+        right = [j for j in group if rows.reward[j] == 1]
+        share, factor, eased = len(right) / len(group), 1.0, 1.0
+        if right and i not in right:
+            usual = sum(rows.length(j) for j in right) / len(right)
+            factor = 2 - 1.01 ** -max(0.0, rows.length(i) - usual)
+        if a[i] > 0 and 0 < share < 1:
+            eased = 1 - math.exp(-math.e * share)
+        return 0.001 * eased * rows.k3(i) - factor * clipped_gain(rows.ratio(i), a[i], 0.2, 0.2)
+
+    return rows.over_tokens(loss)
