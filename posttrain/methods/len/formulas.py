@@ -91,3 +91,9 @@ def apo_view_r1(rows: FormulaRollouts) -> Tensor:
         return 0.001 * eased * rows.k3(i) - factor * clipped_gain(rows.ratio(i), a[i], 0.2, 0.2)
 
     return rows.over_tokens(loss)
+
+
+def rorecomp(rows: FormulaRollouts) -> Tensor:
+    """GRPO without a divergence, among those that are selected."""
+    a = rows.standardized()
+    return rows.over_answers(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
