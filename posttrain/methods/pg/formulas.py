@@ -417,3 +417,18 @@ def oreal(rows: FormulaRollouts) -> Tensor:
         factor = (2.0 if good else 1.0) / sides[good]
         total = total - factor * (w * a[i] * rows.log_p[i]).sum()
     return total + rows.over_tokens(lambda i: 0.01 * rows.k3(i))
+
+
+def text2grad(rows: FormulaRollouts) -> Tensor:
+    """PPO at λ 0.95 on what each token is paid by the critique, as it was stored."""
+    per_token = []
+    for i, row in enumerate(rows.stored):
+        apart = rows.log_engine[i] - rows.log_ref[i]
+        paid = torch.tensor(row["token_rewards"], dtype=torch.float64) - 0.05 * apart
+        values, found, ahead = [*rows.values[i].tolist(), 0.0], [], 0.0
+        for t in reversed(range(rows.length(i))):
+            ahead = float(paid[t]) + values[t + 1] - values[t] + 0.95 * ahead
+            found.append(ahead)
+        per_token.append(torch.tensor(found[::-1], dtype=torch.float64))
+    a = whitened(per_token, less=1)
+    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))

@@ -4,6 +4,7 @@ from posttrain.learning.rewards.components.base import Component
 from posttrain.learning.rewards.components.best_length import BestLengthComponent
 from posttrain.learning.rewards.components.brier import BrierComponent
 from posttrain.learning.rewards.components.cosine_length import CosineLengthComponent
+from posttrain.learning.rewards.components.critiqued_spans import CritiquedSpansComponent
 from posttrain.learning.rewards.components.earned import EarnedComponent
 from posttrain.learning.rewards.components.embedding import EmbeddingComponent
 from posttrain.learning.rewards.components.format import FormatComponent
@@ -54,6 +55,7 @@ COMPONENTS = Slot(
         "turn_information_gain": TurnInformationGainComponent,
         "repetition": RepetitionComponent,
         "repeated_ngrams": RepeatedNgramsComponent,
+        "critiqued_spans": CritiquedSpansComponent,
         "stored": StoredComponent,
         "subgoals": SubgoalsComponent,
         "trace_likeness": TraceLikenessComponent,
