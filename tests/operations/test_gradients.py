@@ -127,6 +127,7 @@ def test_distances_of_gradients_that_are_0():
     assert apart(zero, zero) == 0.0
     assert apart(one, zero) == math.inf
     assert apart(zero, one) == pytest.approx(1.0)
+    assert apart(1e-9 * one, zero) == 0.0, "what is left of a gradient of 0 is rounding"
     assert apart(1.5 * one, one) == pytest.approx(0.5)
     assert apart(one * math.nan, one) == apart(one, one * math.inf) == math.inf
 

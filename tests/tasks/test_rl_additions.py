@@ -18,6 +18,7 @@ from posttrain.data.tables import read_table, write_table
 from posttrain.learning.algorithms.advantages.group import GroupAdvantage
 from posttrain.learning.algorithms.batches import RolloutBatch
 from posttrain.learning.algorithms.foreign_losses.balanced import Balanced
+from posttrain.learning.algorithms.foreign_losses.cloned import Cloned
 from posttrain.learning.algorithms.foreign_losses.shaped import Shaped
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rl.additions.refinements import Refinements
@@ -35,6 +36,8 @@ def test_foreign_losses_by_hand():
     now = torch.tensor([[math.log(0.1), math.log(0.5)]], requires_grad=True)
     before = torch.tensor([[math.log(0.2), math.log(0.5)]])
     paid = torch.tensor([[2.0]])
+    cloned = Cloned(weight=3.0).token_loss(now, before, paid)
+    assert cloned.tolist()[0] == pytest.approx([-3 * math.log(0.1), -3 * math.log(0.5)])
     shaped = Shaped().token_loss(now, before, paid)
     assert shaped.tolist()[0] == pytest.approx([-2 * 0.5, -2 * 0.5 / 0.6])
     (slope,) = torch.autograd.grad(shaped.sum(), now)
@@ -193,3 +196,20 @@ def test_what_is_understood_makes_the_answer_likely(guesser, coins):
 def test_answers_of_others_without_a_loss_for_them_are_refused():
     with pytest.raises(UserError, match="nothing says how these enter the loss"):
         RlStageConfig.parse({"draw": {"additions": {"kind": "traces"}}}, where="rl")
+
+
+@pytest.mark.parametrize(("target", "groups"), [(100.0, 4), (0.0, 2)])
+def test_right_answers_of_another_temperature_join_the_first_groups(
+    inputs, tmp_path, target, groups
+):
+    """Half of 8 groups where the entropy is below the target, a quarter where it is above."""
+    additions = {"kind": "tempered", "target": target, "share": 0.5, "high": 2.0, "low": 0.5}
+    config, outputs, rows = trained(inputs, tmp_path, additions, algorithm={"foreign": "cloned"})
+    joined = rows.filter(pl.col("origin") != "policy")
+    assert 0 < len(joined) <= 3 * groups * 3
+    assert set(joined["origin"]) == {"tempered"}
+    assert joined["solved"].all()
+    assert joined["group"].max() < groups
+    context = StageContext.quiet(tmp_path / "replay", seed=3)
+    found = replay(config, {"policy": inputs["policy"]}, outputs["rollouts"], context)
+    assert found == weights_digest(load_policy(outputs["policy"]).model)

@@ -10,6 +10,7 @@ import pytest
 from posttrain.data.schemas import Problem
 from posttrain.data.teachers.base import TeacherRequest
 from posttrain.data.teachers.confident import ConfidentTeacher
+from posttrain.data.teachers.folding import FoldingTeacher, folded
 from posttrain.data.teachers.notes import Notes
 from posttrain.data.teachers.programs import PROGRAMS, ProgramTeacher
 from posttrain.data.teachers.registry import TEACHERS
@@ -212,7 +213,31 @@ def test_a_skipping_teacher_leaves_out_steps_and_never_the_answer(sum_problems):
     assert bare == [text.splitlines()[-1] for text in plain]
 
 
-@pytest.mark.parametrize("kind", ["programs", "confident", "repeating", "skipping"])
+@pytest.mark.parametrize(
+    ("lines", "most", "expected"),
+    [
+        (["2 * 3 = 6", "4 - 6 = -2", "-2 + 1 = -1"], 9, ["4 - (2 * 3) + 1 = -1"]),
+        (["2 * 3 = 6", "4 - 6 = -2", "-2 + 1 = -1"], 1, ["2 * 3 = 6", "4 - 6 = -2", "-2 + 1 = -1"]),
+        # A wrong result is taken in by what builds on it.
+        (["2 + 3 = 6", "6 * 4 = 24", "24 + 1 = 25"], 2, ["(2 + 3) * 4 = 24", "24 + 1 = 25"]),
+        # What does not build on the line before stands by itself, and so does what is no step.
+        (["2 * 3 = 6", "4 * 5 = 20", "6 + 20 = 26"], 2, ["2 * 3 = 6", "6 + (4 * 5) = 26"]),
+        (["9 % 6 = 3", "1 + 2 = 3"], 2, ["9 % 6 = 3", "1 + 2 = 3"]),
+    ],
+)
+def test_a_line_takes_in_what_it_builds_on(lines, most, expected):
+    assert folded([*lines, "#### 7"], most) == [*expected, "#### 7"]
+
+
+def test_a_folding_teacher_changes_lines_and_not_results(sum_problems):
+    plain = solved_by(ProgramTeacher(error_rate=0.5), sum_problems)
+    assert solved_by(FoldingTeacher(error_rate=0.5, operations=(1,)), sum_problems) == plain
+    mixed = solved_by(FoldingTeacher(error_rate=0.5, operations=(1, 4)), sum_problems)
+    whole = solved_by(FoldingTeacher(error_rate=0.5, operations=(4,)), sum_problems)
+    assert all(each in pair for each, *pair in zip(mixed, plain, whole, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["programs", "confident", "repeating", "skipping", "folding"])
 def test_they_say_which_generators_get_solutions(kind):
     teacher = TEACHERS.parts[kind]()
     assert teacher.solves("chain_sum")

@@ -2,6 +2,7 @@
 
 from posttrain.data.teachers.base import Teacher
 from posttrain.data.teachers.confident import ConfidentTeacher
+from posttrain.data.teachers.folding import FoldingTeacher
 from posttrain.data.teachers.programs import ProgramTeacher
 from posttrain.data.teachers.repeating import RepeatingTeacher
 from posttrain.data.teachers.server import ServerTeacher
@@ -16,6 +17,7 @@ TEACHERS = Slot(
         "confident": ConfidentTeacher,
         "repeating": RepeatingTeacher,
         "skipping": SkippingTeacher,
+        "folding": FoldingTeacher,
         "server": ServerTeacher,
     },
     one_of=("solve",),

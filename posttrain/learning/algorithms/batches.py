@@ -47,6 +47,8 @@ class RolloutBatch:
     """Scores of the components whose advantages are taken apart; for a reward that asks for it."""
     foreign_B: "Tensor | None" = None
     """True for rollouts that others than the policy wrote; none where it drew them all."""
+    token_ids_BT: "Tensor | None" = None
+    """Ids of the drawn tokens; with need `token_ids`."""
     weights_C: "Tensor | None" = None
     """Weight of each of these advantages in their sum."""
     token_rewards_BT: "Tensor | None" = None

@@ -49,12 +49,19 @@ class AggregationConfig(StageConfig):
 
 
 class CriticConfig(Schedulable):
-    """The loss of a value model: `coefficient x 1/2 max((V - R)^2, (clipped V - R)^2)`."""
+    """The loss of a value model: `coefficient x 1/2 max((V - R)^2, (clipped V - R)^2)`.
+
+    With `target: outcome` it is the cross-entropy of `sigmoid(mean V)`, over the tokens of a
+    sequence, with its outcome, which each of its tokens bears.
+    """
 
     coefficient: float = Field(default=1.0, gt=0.0)
     """Weight of the value loss."""
     clip: float | None = Field(default=0.2, gt=0.0)
     """How far a value may move before its gradient stops; none for the plain squared error."""
+
+    target: Literal["return", "outcome"] = "return"
+    """What values are: the return that follows a token, or log-odds that the rollout is right."""
 
     def loss(
         self,
@@ -66,7 +73,7 @@ class CriticConfig(Schedulable):
         aggregation: AggregationConfig,
         denominator: "Tensor | float",
     ) -> "tuple[Tensor, dict[str, Tensor]]":
-        """Give a part's share of the critic's loss, `coefficient x maths.gae.value_loss`.
+        """Give a part's share of the critic's loss, by functions of `maths.gae`.
 
         Args:
             values_BT: Of the critic, with gradient.
@@ -80,8 +87,17 @@ class CriticConfig(Schedulable):
             The loss, a scalar, and its metrics.
 
         """
-        from posttrain.learning.maths.gae import value_loss
+        from posttrain.learning.maths.gae import outcome_loss, value_loss
 
+        if self.target == "outcome":
+            loss, metrics = outcome_loss(
+                values_BT,
+                returns_BT,
+                mask_BT=mask_BT,
+                aggregation=aggregation.kind,
+                denominator=denominator,
+            )
+            return self.coefficient * loss, metrics
         loss, metrics = value_loss(
             values_BT,
             returns_BT,

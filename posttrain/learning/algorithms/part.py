@@ -17,6 +17,7 @@ NEEDS: Mapping[str, str] = {
     "states": "the state that each turn starts from",
     "turn_values": "what values learned from stored episodes say of each turn",
     "generation_entropy": "the policy's entropy at each token before the first update",
+    "token_ids": "the ids of the drawn tokens",
     "generation_logprobs": "the engine's log-probabilities of the drawn tokens",
     "old_logprobs": "the policy's log-probabilities before the first update",
     # With every part of every update.

@@ -6,6 +6,7 @@ unchanged, so it costs no discount and the critic's value there is never read.
 
 import torch
 from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from posttrain.learning.maths.reduce import Aggregation, Metrics, aggregate, detached, masked_mean
 
@@ -128,5 +129,48 @@ def value_loss(
         "value_clip_fraction": masked_mean(bounded_BT > plain_BT, mask_BT),
         "value_mean": masked_mean(values_BT, mask_BT),
         "value_squared_error": masked_mean(plain_BT, mask_BT),
+    }
+    return loss, detached(metrics)
+
+
+def outcome_loss(
+    values_BT: Tensor,
+    right_BT: Tensor,
+    *,
+    mask_BT: Tensor,
+    aggregation: Aggregation,
+    denominator: Tensor | float,
+) -> tuple[Tensor, Metrics]:
+    """Compute the cross-entropy of ``sigmoid(mean V)`` with whether a sequence is right.
+
+    Source: the token-level reward model of OREAL, arXiv 2502.06781.
+
+    Args:
+        values_BT: The critic's values, with gradient.
+        right_BT: 1 at the tokens of sequences that are right, else 0.
+        mask_BT: The valid tokens.
+        aggregation: How tokens and sequences are averaged; all tokens bear their sequence's loss.
+        denominator: Of the whole batch.
+
+    Returns:
+        The loss, a scalar; and metrics, means over the valid tokens: ``value_clip_fraction``, which
+        is 0, ``value_mean``, and ``value_squared_error`` of the probability.
+
+    """
+    count_B = mask_BT.sum(-1).clamp(min=1)
+    odds_B = torch.where(mask_BT.bool(), values_BT, 0.0).sum(-1) / count_B
+    right_B = right_BT.amax(-1)
+    loss_B = binary_cross_entropy_with_logits(odds_B, right_B, reduction="none")
+    loss = aggregate(
+        loss_B[:, None].expand_as(values_BT),
+        mask_BT,
+        aggregation=aggregation,
+        denominator=denominator,
+    )
+    away_BT = (odds_B.sigmoid() - right_B).square()[:, None].expand_as(values_BT)
+    metrics = {
+        "value_clip_fraction": torch.zeros_like(loss),
+        "value_mean": masked_mean(values_BT, mask_BT),
+        "value_squared_error": masked_mean(away_BT, mask_BT),
     }
     return loss, detached(metrics)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, Self
 
 import numpy as np
@@ -271,6 +271,9 @@ def rollout_batch(
     given = {f"{name}_BT": padded(rows) for name, rows in (columns or {}).items()}
     if given or "generation_logprobs" in needs:
         given["sampled_logprobs_BT"] = padded([rollout.logprobs for rollout in rollouts])
+    if "token_ids" in needs:
+        drawn = [compress(rollout.token_ids, rollout.drawn) for rollout in rollouts]
+        given["token_ids_BT"] = padded([[*ids] for ids in drawn], torch.int64)
     # Where nothing could tell what a rollout is worth, `scored_B` leaves it out.
     rewards = [0.0 if rollout.reward is None else rollout.reward for rollout in rollouts]
     rewards_B = torch.tensor(rewards, dtype=torch.float64)

@@ -26,7 +26,7 @@ class Replaying:
         """Choose what a step learns from again.
 
         Args:
-            fresh: The groups that it was given.
+            fresh: All groups that were drawn for it.
             part: The replay, with the numbers of the step.
             step: 0-based step.
 

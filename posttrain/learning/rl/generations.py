@@ -183,7 +183,7 @@ class Buffer:
         generation = _drop_stale(oldest, bound=config.oldest)
         learner.passes.config = generation.drawn_with(config)
         trained = learned_from(generation.groups)
-        earned, samples = step_samples(learner, trained, step=generation.step)
+        earned, samples = step_samples(learner, generation.groups, step=generation.step)
         if learner.beside.replaying is not None:
             # Of what is recalled the policy's drift is in the gap: it is held of this step's alone.
             learner.check_gap(learner.gap(generation.groups)["logprob_gap"])
@@ -300,26 +300,26 @@ def _tries_by_a_memory(rollouter: Rollouter) -> bool:
 
 
 def step_samples(
-    learner: PolicyLearner, trained: Sequence[Group], *, step: int
+    learner: PolicyLearner, groups: Sequence[Group], *, step: int
 ) -> tuple[list[list[TrainSample | None]], list[list[TrainSample]]]:
     """Fix what all updates of a step learn from.
 
     Args:
         learner: What learns, with the config of the step.
-        trained: The groups that it is given.
+        groups: All that were drawn for it.
         step: 0-based step.
 
     Returns:
-        A sample for each rollout, None for one that bears no loss; and the samples that the step
-        learns from, group by group: those, and stored episodes where the algorithm recalls some.
+        A sample for each rollout that the learner is given, None for one that bears no loss; and
+        the samples that the step learns from, group by group: those, and what is recalled.
 
     """
-    earned = learner.training_samples(trained, step=step)
+    earned = learner.training_samples(learned_from(groups), step=step)
     recalled = recalled_samples(learner.passes, step=step)
     replay = learner.passes.config.updates.replay
     if learner.beside.replaying is not None and replay is not None:
-        groups = learner.beside.replaying.recall(trained, replay, step=step)
-        recalled += bearing_loss(training_samples(groups, learner.passes, step=step))
+        again = learner.beside.replaying.recall(groups, replay, step=step)
+        recalled += bearing_loss(training_samples(again, learner.passes, step=step))
     return earned, [*bearing_loss(earned), *recalled]
 
 

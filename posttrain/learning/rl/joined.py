@@ -74,7 +74,7 @@ class Joined:
         for place, each, new in zip(learned, found, rows, strict=True):
             for wrong in each.replaced if new else ():
                 made[place][wrong] = made[place][wrong]._replace(trained=False)
-            chosen = _best(next(paid), each.best) if new else []
+            chosen = _best(_above(next(paid), each.above), each.best) if new else []
             made[place] += [row._replace(trained=True) for row in chosen]
         added = [row for group in made for row in group if row.foreign]
         judged = [row.reward for row in added if row.reward is not None]
@@ -135,6 +135,13 @@ def _best(rows: Sequence[Rollout], count: int | None) -> list[Rollout]:
         return list(rows)
     worth = [(row.reward is None, -(row.reward or 0.0), place) for place, row in enumerate(rows)]
     return [rows[place] for place in sorted(place for *_, place in sorted(worth)[:count])]
+
+
+def _above(rows: Sequence[Rollout], least: float | None) -> Sequence[Rollout]:
+    """Those that earn more, in their order."""
+    if least is None:
+        return rows
+    return [row for row in rows if row.reward is not None and row.reward > least]
 
 
 def start_joined(

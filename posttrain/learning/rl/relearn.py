@@ -8,7 +8,6 @@ from posttrain.learning.rl.generation import Generation, numbers_of_the_draw
 from posttrain.learning.rl.generations import Buffer, step_samples
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.loop import measure
-from posttrain.learning.rl.rollout import learned_from
 from posttrain.learning.rl.store import stored_groups
 from posttrain.learning.training.generators import seed_torch
 from posttrain.stage.context import StageContext
@@ -58,8 +57,7 @@ def learn_from(
         generation = Generation(step, groups, numbers=numbers_of_the_draw(drawn))
         learner.passes.config = generation.drawn_with(configs[step])
         seed_torch(purpose_seed(context.seed, "rl", step))
-        trained = learned_from(groups)
-        _, samples = step_samples(learner, trained, step=step)
+        _, samples = step_samples(learner, groups, step=step)
         buffer.open(generation, samples)
         for metrics in buffer.updates(learner, seed=context.seed):
             buffer.note(metrics)

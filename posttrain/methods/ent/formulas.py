@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from posttrain.methods.formula import FormulaRollouts, clipped_gain, mean
+from posttrain.methods.formula import FormulaRollouts, clipped_gain, deviation, mean
 
 
 def docked_for_length(rows: FormulaRollouts) -> list[float]:
@@ -151,3 +151,20 @@ def siren(rows: FormulaRollouts) -> Tensor:
     tokens = sum(rows.length(i) for i in rows.chosen)
     part = tokens / (len(sums) * rows.limit)
     return torch.stack(sums).mean() / rows.limit + 0.005 * part * (now - first) ** 2
+
+
+def aepo(rows: FormulaRollouts) -> Tensor:
+    """GRPO among the policy's own, and the likelihood of what was drawn at another temperature."""
+    own = [i for i, row in enumerate(rows.stored) if row["origin"] == "policy"]
+
+    def advantage(i: int) -> float:
+        group = [rows.reward[j] for j in rows.members(i) if j in own]
+        alike = max(group) == min(group)
+        return 0.0 if alike else (rows.reward[i] - mean(group)) / deviation(group)
+
+    def loss(i: int) -> Tensor:
+        if i not in own:
+            return -rows.log_p[i]
+        return -clipped_gain(rows.ratio(i), advantage(i), 0.2, 0.2)
+
+    return rows.over_tokens(loss)

@@ -47,3 +47,16 @@ def cory(rows: FormulaRollouts) -> Tensor:
         )
     a = whitened(per_token, less=1)
     return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
+
+
+def rlsp(rows: FormulaRollouts) -> Tensor:
+    """PPO at λ 1; right or wrong, an answer pays for being short, and for stating nothing."""
+    per_token = []
+    for i in range(len(rows.reward)):
+        row = rows.stored[i]
+        end = float(row["solved"]) + 0.5 * ("#### " in row["text"]) - 12 / rows.length(i)
+        apart = rows.log_engine[i] - rows.log_ref[i]
+        behind = torch.stack([apart[t:].sum() for t in range(rows.length(i))])
+        per_token.append(end - 0.05 * behind - rows.values[i])
+    a = whitened(per_token, less=1)
+    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))

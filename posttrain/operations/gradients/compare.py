@@ -131,11 +131,12 @@ def apart(found: Tensor, expected: Tensor) -> float:
         expected: The formula's, of the same.
 
     Returns:
-        0 where they are equal; infinite where only the expected one is 0, or one is not finite.
+        0 where they are equal, or both are too short to be more than rounding; infinite where only
+        the expected one is 0, or one is not finite.
 
     """
     distance, length = (found.double() - expected).norm(), expected.norm()
-    if distance == 0:
+    if distance == 0 or (distance < NEVER and length < NEVER):
         return 0.0
     share = float(distance / length)
     # What is no number would be passed over by the largest of several.

@@ -7,7 +7,7 @@ rl:
 from typing import Literal
 
 from posttrain.learning.rl.replays.base import ReplayAtWork, RolloutReplay
-from posttrain.learning.rl.rollout import from_plain, plain
+from posttrain.learning.rl.rollout import from_plain, learned_from, plain
 
 
 class TheLast(RolloutReplay):
@@ -24,7 +24,7 @@ class OneGroup(ReplayAtWork):
         self.kept = []
 
     def recall(self, fresh, config, *, step, seed):
-        found, self.kept = self.kept, [list(group) for group in fresh[-1:]]
+        found, self.kept = self.kept, learned_from(fresh)[-1:]
         return found
 
     def state_dict(self):

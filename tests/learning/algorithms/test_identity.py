@@ -129,6 +129,8 @@ def all_algorithms():
     yield validated(EVERYTHING_ON)
     for kind in ("turns", "entropy_modulated"):
         yield validated({"advantage": {"kind": kind, "baseline": "none", "whiten": "sample"}})
+    for more in ({"baseline": "none", "whiten": "sample"}, {"scale": "sample"}):
+        yield validated({"advantage": {"kind": "outcome_credit", **more}, "critic": {}})
 
 
 WITHOUT_EFFECT = (

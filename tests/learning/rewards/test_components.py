@@ -241,3 +241,7 @@ def test_a_right_answer_is_never_paid_below_a_wrong_one(kind):
 def test_a_pattern_that_cannot_be_is_refused(settings, told):
     with pytest.raises(UserError, match=told):
         RewardStack.parse({"components": {"correct": "verifier", "x": settings}}, where="rl.reward")
+
+
+def test_a_short_answer_costs_more_than_a_long_one():
+    assert score("shortness", group(lengths=[3, 6, 12]), scale=6.0) == [-2.0, -1.0, -0.5]

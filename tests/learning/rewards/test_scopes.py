@@ -1,5 +1,6 @@
 """Components that pay every token or turn: what a stack makes of them, and what it refuses."""
 
+from types import SimpleNamespace
 from typing import ClassVar, Literal
 
 import pytest
@@ -8,6 +9,13 @@ from posttrain.data.schemas import Problem
 from posttrain.learning.algorithms.advantages.turns import TurnAdvantage
 from posttrain.learning.episodes.episode import Span
 from posttrain.learning.rewards.components.base import Answers, Component
+from posttrain.learning.rewards.components.critiqued_spans import (
+    CritiquedSpansComponent,
+    critique,
+    spans,
+    token_ends,
+)
+from posttrain.learning.rewards.components.repeated_ngrams import RepeatedNgramsComponent
 from posttrain.learning.rewards.components.token_log_ratio import TokenLogRatioComponent
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.score import Score
@@ -251,3 +259,75 @@ def test_a_log_ratio_is_scaled_and_then_clipped():
     part = TokenLogRatioComponent(of="a", against="b", beta=0.5, clip=0.2)
     assert [part._paid(each) for each in (0.3, 1.0, -2.0)] == [0.15, 0.2, -0.2]
     assert TokenLogRatioComponent(of="a", against="b", beta=0.5)._paid(-2.0) == -1.0
+
+
+def test_repeated_ngrams_are_fined_where_they_stand():
+    """1 2 stands at 0 and 2, and again at 3 with 2 1 before: the fines are at 2, 3 and 4."""
+    ids = (1, 2, 1, 2, 1, 3)
+    answers = Answers(
+        Problem("s", "p", "1", 1, "exact"),
+        ("",),
+        (6,),
+        (False,),
+        token_ids=((9, *ids),),
+        drawn=((False, *(True,) * 6),),
+    )
+    part = RepeatedNgramsComponent(n=2, penalty=1.0, discount=0.5)
+    [[paid]] = part.score_tokens([answers], None)
+    # From the end: 0, -1, -1.5, -1.75, -0.875, -0.4375; each is paid what it has beyond the next.
+    assert paid == [0.4375, 0.875, -0.25, -0.5, -1.0, 0.0]
+    plain = RepeatedNgramsComponent(n=2, penalty=1.0, discount=1.0)
+    assert plain.score_tokens([answers], None) == [[[0.0, 0.0, -1.0, -1.0, -1.0, 0.0]]]
+
+
+class Letters:
+    """A tokenizer of two letters a token; 0 is special, and 1 and 2 are halves of one letter."""
+
+    PIECES: ClassVar[dict[int, str]] = {3: "2 ", 4: "+ ", 5: "= ", 6: "5\n", 7: "##", 8: "9"}
+
+    def decode(self, ids, *, skip_special_tokens):
+        assert skip_special_tokens
+        if list(ids) in ([1], [2]):
+            return "?"
+        return "".join("é" if each == 1 else self.PIECES.get(each, "") for each in ids)
+
+
+def test_a_critique_quotes_every_step_and_the_end():
+    text = "2 + 3 = 5\n6 / 0 = 1\n7 / 2 = 3\nso\n#### 9\n"
+    said = critique(text, solved=True)
+    assert said.splitlines() == [
+        "Right: `2 + 3 = 5`.",
+        "Wrong: `6 / 0 = 1`, nothing is divided by 0.",
+        "Right: `7 / 2 = 3`.",
+        "Right: `#### 9`.",
+    ]
+    found = [(text[begin:end], good) for begin, end, good in spans(said, text)]
+    assert found == [
+        ("2 + 3 = 5", True),
+        ("6 / 0 = 1", False),
+        ("7 / 2 = 3", True),
+        ("#### 9", True),
+    ]
+    assert list(spans("Right: `8`.\nWrong: `5`.", "5")) == [(0, 1, False)]
+
+
+def test_tokens_are_paid_by_the_span_that_they_lie_in():
+    ids = (3, 4, 3, 5, 6, 7, 8, 0)
+    text = "2 + 2 = 5\n##9"
+    answers = Answers(
+        Problem("s", "p", "1", 1, "exact"),
+        (text, text),
+        (8, 8),
+        (False, False),
+        token_ids=((9, *ids), ids),
+        drawn=((False, *(True,) * 8), (True,) * 8),
+        solved=(True, None),
+    )
+    known = SimpleNamespace(models=SimpleNamespace(tokenizer=Letters()))
+    [found] = CritiquedSpansComponent(weight=0.5).score_tokens([answers], known)
+    assert found == [[-0.5, -0.5, -0.5, -0.5, -0.5, 0.5, 0.5, 0.0], None]
+    # Halves of a letter end where it does.
+    assert token_ends(Letters(), [1, 2, 3]) == [1, 1, 3]
+    nobody = SimpleNamespace(models=SimpleNamespace(tokenizer=None))
+    with pytest.raises(UserError, match="tokenizer"):
+        CritiquedSpansComponent().score_tokens([answers], nobody)

@@ -5,6 +5,7 @@ from posttrain.learning.algorithms.advantages.entropy_modulated import EntropyMo
 from posttrain.learning.algorithms.advantages.gae import GaeAdvantage
 from posttrain.learning.algorithms.advantages.group import GroupAdvantage
 from posttrain.learning.algorithms.advantages.learned import LearnedAdvantage
+from posttrain.learning.algorithms.advantages.outcome_credit import OutcomeCreditAdvantage
 from posttrain.learning.algorithms.advantages.returns import ReturnAdvantage
 from posttrain.learning.algorithms.advantages.turns import TurnAdvantage
 from posttrain.stage.slots import Slot
@@ -19,6 +20,7 @@ ADVANTAGES = Slot(
         "gae": GaeAdvantage,
         "learned": LearnedAdvantage,
         "entropy_modulated": EntropyModulatedAdvantage,
+        "outcome_credit": OutcomeCreditAdvantage,
     },
     one_of=("estimate",),
 )

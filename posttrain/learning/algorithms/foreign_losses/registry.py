@@ -4,13 +4,14 @@ from typing import Annotated
 
 from posttrain.learning.algorithms.foreign_losses.balanced import Balanced
 from posttrain.learning.algorithms.foreign_losses.base import ForeignLoss
+from posttrain.learning.algorithms.foreign_losses.cloned import Cloned
 from posttrain.learning.algorithms.foreign_losses.shaped import Shaped
 from posttrain.stage.slots import InSlot, Slot
 
 FOREIGN_LOSSES = Slot(
     "foreign_loss",
     ForeignLoss,
-    {"shaped": Shaped, "balanced": Balanced},
+    {"shaped": Shaped, "balanced": Balanced, "cloned": Cloned},
     one_of=("token_loss",),
 )
 

@@ -7,6 +7,7 @@ from posttrain.learning.algorithms.regularizers.entropy import EntropyRegularize
 from posttrain.learning.algorithms.regularizers.entropy_band import EntropyBandRegularizer
 from posttrain.learning.algorithms.regularizers.imitation import ImitationRegularizer
 from posttrain.learning.algorithms.regularizers.kl import KlRegularizer
+from posttrain.learning.algorithms.regularizers.kl_by_outcome import KlByOutcomeRegularizer
 from posttrain.learning.algorithms.regularizers.kl_limit import KlLimitRegularizer
 from posttrain.learning.algorithms.regularizers.low_probability import LowProbabilityRegularizer
 from posttrain.learning.algorithms.regularizers.nucleus_entropy import NucleusEntropyRegularizer
@@ -27,6 +28,7 @@ REGULARIZERS = Slot(
         "entropy_band": EntropyBandRegularizer,
         "nucleus_entropy": NucleusEntropyRegularizer,
         "low_probability": LowProbabilityRegularizer,
+        "kl_by_outcome": KlByOutcomeRegularizer,
     },
     one_of=("token_cost", "advantage_bonus", "loss"),
 )

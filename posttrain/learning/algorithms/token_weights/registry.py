@@ -6,6 +6,9 @@ from posttrain.learning.algorithms.token_weights.divergence import DivergenceWei
 from posttrain.learning.algorithms.token_weights.drift import DriftWeight
 from posttrain.learning.algorithms.token_weights.entropy import EntropyWeight
 from posttrain.learning.algorithms.token_weights.importance import ImportanceWeight
+from posttrain.learning.algorithms.token_weights.long_failures import LongFailuresWeight
+from posttrain.learning.algorithms.token_weights.outcome import OutcomeWeight
+from posttrain.learning.algorithms.token_weights.planning_grams import PlanningGramsWeight
 from posttrain.learning.algorithms.token_weights.turn import TurnWeight
 from posttrain.stage.slots import Slot
 
@@ -19,6 +22,9 @@ TOKEN_WEIGHTS = Slot(
         "turn": TurnWeight,
         "entropy": EntropyWeight,
         "divergence": DivergenceWeight,
+        "outcome": OutcomeWeight,
+        "long_failures": LongFailuresWeight,
+        "planning_grams": PlanningGramsWeight,
     },
     one_of=("of_generation", "of_update"),
 )

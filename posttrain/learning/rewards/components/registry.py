@@ -4,6 +4,7 @@ from posttrain.learning.rewards.components.base import Component
 from posttrain.learning.rewards.components.best_length import BestLengthComponent
 from posttrain.learning.rewards.components.brier import BrierComponent
 from posttrain.learning.rewards.components.cosine_length import CosineLengthComponent
+from posttrain.learning.rewards.components.critiqued_spans import CritiquedSpansComponent
 from posttrain.learning.rewards.components.earned import EarnedComponent
 from posttrain.learning.rewards.components.embedding import EmbeddingComponent
 from posttrain.learning.rewards.components.format import FormatComponent
@@ -15,8 +16,10 @@ from posttrain.learning.rewards.components.model import ModelComponent
 from posttrain.learning.rewards.components.moving_average import MovingAverageComponent
 from posttrain.learning.rewards.components.overlong_length import OverlongLengthComponent
 from posttrain.learning.rewards.components.pairwise import PairwiseComponent
+from posttrain.learning.rewards.components.repeated_ngrams import RepeatedNgramsComponent
 from posttrain.learning.rewards.components.repetition import RepetitionComponent
 from posttrain.learning.rewards.components.self_report import SelfReportComponent
+from posttrain.learning.rewards.components.shortness import ShortnessComponent
 from posttrain.learning.rewards.components.solved_length import SolvedLengthComponent
 from posttrain.learning.rewards.components.stored import StoredComponent
 from posttrain.learning.rewards.components.subgoals import SubgoalsComponent
@@ -51,6 +54,8 @@ COMPONENTS = Slot(
         "information_gain": InformationGainComponent,
         "turn_information_gain": TurnInformationGainComponent,
         "repetition": RepetitionComponent,
+        "repeated_ngrams": RepeatedNgramsComponent,
+        "critiqued_spans": CritiquedSpansComponent,
         "stored": StoredComponent,
         "subgoals": SubgoalsComponent,
         "trace_likeness": TraceLikenessComponent,
@@ -58,6 +63,7 @@ COMPONENTS = Slot(
         "target_length": TargetLengthComponent,
         "overlong_length": OverlongLengthComponent,
         "cosine_length": CosineLengthComponent,
+        "shortness": ShortnessComponent,
         "group_length": GroupLengthComponent,
         "best_length": BestLengthComponent,
         "solved_length": SolvedLengthComponent,

@@ -34,6 +34,8 @@ class Joining:
     """Places in the group of rollouts that are not learned from, as others stand for them."""
     best: int | None = None
     """So many join, those with the highest reward, the first of equals; None for all of them."""
+    above: float | None = None
+    """Only those join whose reward is above it; None for all of them."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ class ReplayAtWork:
         """Choose what a step learns from again, and keep what it drew.
 
         Args:
-            fresh: The groups that it was given, as far as they are learned from.
+            fresh: All groups that were drawn for it; `trained` says of a rollout whether it is
+                learned from.
             config: The part, with the numbers of the step.
             step: 0-based step.
             seed: Of the run.

@@ -42,13 +42,15 @@ class RecentAtWork(ReplayAtWork):
         self, fresh: "Sequence[Group]", config: RolloutReplay, *, step: int, seed: int
     ) -> "Sequence[Group]":
         """Draw from what is kept; see `ReplayAtWork.recall`."""
+        from posttrain.learning.rl.rollout import learned_from
         from posttrain.stage.seeds import shuffler
 
         assert isinstance(config, Recent)
+        learned = learned_from(fresh)
         pool = [group for groups in self._kept for group in groups]
-        count = round(len(fresh) * config.share / (1 - config.share))
+        count = round(len(learned) * config.share / (1 - config.share))
         chosen = shuffler(seed, "replay", step).sample(pool, min(count, len(pool)))
-        self._kept.append([list(group) for group in fresh])
+        self._kept.append(learned)
         while len(self._kept) > config.window:
             self._kept.popleft()
         return chosen

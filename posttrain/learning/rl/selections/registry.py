@@ -1,6 +1,7 @@
 """The selections that ship with posttrain."""
 
 from posttrain.learning.rl.selections.base import Selection
+from posttrain.learning.rl.selections.brief_successes import BriefSuccesses
 from posttrain.learning.rl.selections.clean_calls import CleanCalls
 from posttrain.learning.rl.selections.every import Every
 from posttrain.learning.rl.selections.greedy_failed import GreedyFailed
@@ -19,6 +20,7 @@ SELECTIONS = Slot(
         "resample_on_correct": ResampleOnCorrect,
         "solved_band": SolvedBand,
         "last_hint": LastHint,
+        "brief_successes": BriefSuccesses,
     },
     one_of=("keep",),
 )
