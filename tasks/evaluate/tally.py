@@ -126,7 +126,7 @@ def asked_otherwise(
 
     """
     problems, params = plain
-    bench = DecodingBench(*policies, config.batch_size)
+    bench = DecodingBench(*policies, config.batch_size, problems)
     found = {}
     for name, variant in config.variants.items():
         posed, own = variant.posed(problems), variant.drawn_by(bench)

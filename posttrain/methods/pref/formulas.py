@@ -128,3 +128,8 @@ def step_apo(pairs: FormulaPairs) -> Tensor:
 def step_q(pairs: FormulaPairs) -> Tensor:
     """Step-level DPO, as of whole answers: the margin is of what bears loss, the step."""
     return dpo(pairs)
+
+
+def ddro(pairs: FormulaPairs) -> Tensor:
+    """DDRO: DPO on identifiers, as train_dpo_model.py has it."""
+    return dpo(pairs, beta=0.49)

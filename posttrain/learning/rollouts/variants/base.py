@@ -25,6 +25,8 @@ class DecodingBench:
     """The first one of the evaluation, which the others were trained from."""
     batch_size: int
     """Sequences that are decoded together."""
+    problems: "Sequence[Problem]" = ()
+    """All that are evaluated."""
 
 
 class Variant(Part):

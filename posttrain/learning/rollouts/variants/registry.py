@@ -6,6 +6,7 @@ from posttrain.learning.rollouts.variants.best_step import BestStep
 from posttrain.learning.rollouts.variants.budgets import Budgets
 from posttrain.learning.rollouts.variants.intervention import Intervention
 from posttrain.learning.rollouts.variants.length_bins import LengthBins
+from posttrain.learning.rollouts.variants.retrieved import Retrieved
 from posttrain.stage.slots import Slot
 
 VARIANTS = Slot(
@@ -17,6 +18,7 @@ VARIANTS = Slot(
         "length_bins": LengthBins,
         "beam": Beam,
         "best_step": BestStep,
+        "retrieved": Retrieved,
     },
     one_of=("measured",),
 )
