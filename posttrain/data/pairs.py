@@ -7,7 +7,8 @@ import polars as pl
 
 from posttrain.data.contexts import of_both_sides
 from posttrain.data.pair_builders.base import PairBuilder, PairCandidate
-from posttrain.data.rows import PairFacts, TokenBatch, TokenRow, TokenTable
+from posttrain.data.pair_facts import PairFacts
+from posttrain.data.rows import TokenBatch, TokenRow, TokenTable
 from posttrain.data.schemas import IDENTITY, PAIRS, with_row_ids
 from posttrain.stage.hashing import sha256_of_json
 from posttrain.stage.seeds import order_key
@@ -32,7 +33,9 @@ class PairTable:
         """SHA-256 of all tokens, lengths and starts, and of what is known of the pairs."""
         if self._facts is None:
             return self._table.digest
-        numbers = (self._facts.weight_B.tolist(), self._facts.label_prob_B.tolist())
+        numbers = [self._facts.weight_B.tolist(), self._facts.label_prob_B.tolist()]
+        if self._facts.gap_B is not None:
+            numbers.append(self._facts.gap_B.tolist())
         return sha256_of_json([self._table.digest, *numbers])
 
     def batch(self, part: Sequence[int]) -> TokenBatch:
@@ -41,8 +44,7 @@ class PairTable:
         rows = self._table.batch([offset + index for offset in offsets for index in part])
         if self._facts is None:
             return replace(rows, num_units=len(part))
-        chosen = list(part)
-        facts = PairFacts(self._facts.weight_B[chosen], self._facts.label_prob_B[chosen])
+        facts = self._facts.take(part)
         return replace(rows, num_units=float(facts.weight_B.double().sum()), pairs=facts)
 
 
@@ -93,10 +95,10 @@ def _marked(samples: pl.DataFrame, reference_samples: pl.DataFrame | None) -> pl
     if reference_samples is not None:
         asked = reference_samples.join(samples, on="problem_id", how="semi", maintain_order="left")
         tables.append(asked.with_columns(of_reference=pl.lit(True)).select(tables[0].columns))
+    same = ["problem_id", "context", "text"]
     # What both wrote is the policy's.
-    return pl.concat(tables).unique(
-        ["problem_id", "context", "text"], keep="first", maintain_order=True
-    )
+    counted = pl.concat(tables).with_columns(drawn=pl.len().over(same).cast(pl.Int32))
+    return counted.unique(same, keep="first", maintain_order=True)
 
 
 def with_split(pairs: pl.DataFrame, *, heldout_fraction: float, seed: int) -> pl.DataFrame:
@@ -112,7 +114,7 @@ def _pairs_of(
 ) -> list[dict[str, object]]:
     """Pairs of one problem's distinct samples."""
     problem_id, source, prompt = group.select("problem_id", "source", "prompt").row(0)
-    own = ("id", "text", "verified", "score", "of_reference", "context")
+    own = ("id", "text", "verified", "score", "of_reference", "context", "drawn")
     judged = group.drop_nulls("verified").select(own)
     candidates = [PairCandidate(*row) for row in judged.rows()]
     candidates.sort(key=lambda each: order_key(seed, problem_id, each.id))
@@ -134,7 +136,7 @@ def pair_row(better: PairCandidate, worse: PairCandidate) -> dict[str, object]:
         "rejected_score": worse.score,
         "label_prob": 1.0,
         "rationale": "",
-        "step_start": 0,
+        "step_start": better.step,
         "weight": 1.0,
     }
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from posttrain.data.contexts import AnyPrompt, LearnedTurns, PromptInContext, without_thinking
+from posttrain.data.pair_facts import PairFacts
 from posttrain.data.templates import (
     answered_spans,
     encode_completions,
@@ -126,20 +127,6 @@ class LearnedFacts:
     def to(self, device: str | torch.device) -> "LearnedFacts":
         """The same on `device`."""
         return LearnedFacts(*(tensor.to(device) for tensor in vars(self).values()))
-
-
-@dataclass(frozen=True)
-class PairFacts:
-    """What is known of the pairs of a batch, ``[B]``, where not all are as sure and as heavy."""
-
-    weight_B: Tensor
-    """How much each counts in the mean."""
-    label_prob_B: Tensor
-    """Probability that the chosen completion is the better one."""
-
-    def to(self, device: str | torch.device) -> "PairFacts":
-        """The same on `device`."""
-        return PairFacts(self.weight_B.to(device), self.label_prob_B.to(device))
 
 
 @dataclass(frozen=True)

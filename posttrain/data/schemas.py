@@ -84,7 +84,7 @@ PAIRS = pl.Schema(
         "rejected_score": pl.Float64,
         "label_prob": pl.Float64,  # that the chosen one is the better
         "rationale": pl.String,  # why it is; empty where nobody said
-        "step_start": pl.Int32,  # characters before the step compared; no loss reads it yet: 0
+        "step_start": pl.Int32,  # where the step compared begins, from 1; 0 for whole answers
         "weight": pl.Float64,  # how much it counts in a loss: a weighted mean
         "context": _CONTEXT,
     }

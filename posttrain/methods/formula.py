@@ -137,6 +137,8 @@ class FormulaPairs:
     ref_extra: list[Tensor]
     label_prob: list[float] = field(default_factory=list, kw_only=True)
     """How likely the chosen completion of each pair is the better one; 1 where it is sure."""
+    gap: list[float] = field(default_factory=list, kw_only=True)
+    """By how much the chosen one of each pair was scored higher, of a loss that reads that."""
 
     def expected(self, loss: Callable[[Tensor], Tensor]) -> Tensor:
         """Average a loss of margins over pairs, each as it stands and the other way round."""

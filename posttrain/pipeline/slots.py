@@ -61,6 +61,7 @@ SLOTS: Mapping[str, str] = {
     "regularizer": "posttrain.learning.algorithms.regularizers.registry:REGULARIZERS",
     "pair_loss": "posttrain.learning.algorithms.pair_losses.registry:LOSSES_ON_PAIRS",
     "pair_term": "posttrain.learning.algorithms.pair_terms.registry:PAIR_TERMS",
+    "search": "posttrain.learning.rollouts.searches.registry:SEARCHES",
     "strategy": "posttrain.learning.rollouts.strategies.registry:STRATEGIES",
     "variant": "posttrain.learning.rollouts.variants.registry:VARIANTS",
     "diagnostic": "posttrain.learning.rollouts.diagnostics.registry:DIAGNOSTICS",

@@ -1,6 +1,7 @@
 """Sample every policy on the same held-out problems, and report what changed."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -15,7 +16,6 @@ from posttrain.learning.models.reward_head import load_reward_model
 from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.learning.rollouts.limits import tell_no_room, tokens_for
 from posttrain.learning.rollouts.scoring import (
-    ScoredSample,
     make_prompts,
     read_problems,
     sample_and_score_all,
@@ -30,8 +30,8 @@ from tasks.evaluate.report import Report, write_report
 from tasks.evaluate.summary import summarize
 from tasks.evaluate.tally import (
     Tally,
+    asked_otherwise,
     judged_by_all,
-    prompts_as_posed,
     tally,
 )
 
@@ -84,14 +84,14 @@ def run(
                 )
                 score = partial(
                     sample_and_score_all,
-                    engine,
-                    params=params,
                     verify=verify,
                     truncated=config.truncated,
                     report=partial(_progress, context, place * len(problems), total),
                 )
-                scored = score(problems, prompts)
-                varied = _asked_otherwise(config, policy, problems, score)
+                scored = score(engine, problems, prompts, params)
+                first = next(iter(policies.values()))
+                asked = asked_otherwise(config, (policy, first), engine, (problems, params))
+                varied = {variant: score(*each) for variant, each in asked.items()}
             unjudged[name] = share_unjudged(scored, of=f"policy '{name}'", note=context.note)
             tallied = tally(
                 name,
@@ -140,20 +140,6 @@ def _load_policies(inputs: Mapping[str, Path], device: str) -> dict[str, Policy]
         where = f"evaluate: policies '{first}' and '{name}'"
         check_same_tokenizer(policies[first].tokenizer, policy.tokenizer, where=where)
     return policies
-
-
-def _asked_otherwise(
-    config: EvaluateConfig,
-    policy: Policy,
-    problems: list[Problem],
-    score: Callable[..., list[ScoredSample]],
-) -> dict[str, list[ScoredSample]]:
-    """Samples of the variants that pose the problems otherwise, by the variants' names."""
-    return {
-        name: score(posed, prompts_as_posed(policy, posed, problems))
-        for name, variant in config.variants.items()
-        if (posed := variant.posed(problems)) is not None
-    }
 
 
 def _progress(context: StageContext, before: int, total: int, done: int) -> None:

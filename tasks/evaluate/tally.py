@@ -18,10 +18,14 @@ from posttrain.learning.rewards.components.verifier import stated_answers
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt
 from posttrain.learning.rollouts.scoring import ScoredSample, make_prompts
 from posttrain.learning.rollouts.strategies.base import DrawnSamples
+from posttrain.learning.rollouts.variants.base import DecodingBench
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from posttrain.learning.rollouts.engines.base import RolloutEngine, SamplingParams
+    from tasks.evaluate.config import EvaluateConfig
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,36 @@ def prompts_as_posed(
     ]
 
 
+def asked_otherwise(
+    config: "EvaluateConfig",
+    policies: tuple[Policy, Policy],
+    engine: "RolloutEngine",
+    plain: "tuple[Sequence[Problem], SamplingParams]",
+) -> "dict[str, tuple[RolloutEngine, Sequence[Problem], list[Prompt], SamplingParams]]":
+    """Let every variant say what it asks and by what it is answered.
+
+    Args:
+        config: Names the variants.
+        policies: The one that is graded, and the first one of the evaluation.
+        engine: The evaluation's own, of the graded one.
+        plain: The problems as they stand, and how they are sampled.
+
+    Returns:
+        Engine, problems, prompts and parameters, by the names of the variants that draw anew.
+
+    """
+    problems, params = plain
+    bench = DecodingBench(*policies, config.batch_size, problems)
+    found = {}
+    for name, variant in config.variants.items():
+        posed, own = variant.posed(problems), variant.drawn_by(bench)
+        if posed is not None or own is not None:
+            asked = problems if posed is None else posed
+            prompts = prompts_as_posed(bench.policy, asked, problems)
+            found[name] = (own or engine, asked, prompts, variant.params(params))
+    return found
+
+
 def by_problem(
     samples: Sequence[ScoredSample], num_samples: int
 ) -> tuple[tuple[ScoredSample, ...], ...]:
@@ -127,7 +161,9 @@ def tally(
         correct_PN=_correct(grouped),
         rewards_PN=rewards_PN,
         varied={
-            name: drawn_of(by_problem(each, num_samples)) for name, each in (varied or {}).items()
+            # A variant may draw another number of samples.
+            name: drawn_of(by_problem(each, len(each) // len(grouped)))
+            for name, each in (varied or {}).items()
         },
         episodes=figures_of(samples),
         ancestors=trained_from(model),

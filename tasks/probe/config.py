@@ -1,12 +1,14 @@
 """Parameters of a probe."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from posttrain.learning.episodes.guidance.base import Guidance
 from posttrain.learning.episodes.guidance.registry import GUIDANCE
 from posttrain.learning.episodes.sampling import EpisodeSamplingConfig
+from posttrain.learning.rollouts.searches.base import Search
+from posttrain.learning.rollouts.searches.registry import SEARCHES
 from posttrain.stage.slots import InSlot
 
 
@@ -21,3 +23,15 @@ class ProbeConfig(EpisodeSamplingConfig):
     guidance: tuple[Annotated[Guidance, InSlot(GUIDANCE)], ...] = ()
     """What is told before a second try at each attempt that failed: `[plan, feedback]`. The second
     tries stand among the samples, of the plain problem; no solve rate counts them."""
+    search: Annotated[Search, InSlot(SEARCHES)] | None = None
+    """How attempts look at those before them, such as a `tree`: how many there are of a problem is
+    the search's to say. Null for `num_samples` that know nothing of each other."""
+
+    @model_validator(mode="after")
+    def _searches_answers(self) -> Self:
+        if self.search is not None and (self.guidance or self.environment.authors()):
+            raise ValueError(
+                "a search looks for one answer, and no second try or turn follows it; leave"
+                " guidance and environment out, or search"
+            )
+        return self

@@ -1,7 +1,9 @@
 """Let the policy attempt every problem several times; keep the samples and the solve rates."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import torch
@@ -17,17 +19,22 @@ from posttrain.data.schemas import (
 from posttrain.data.source_verifiers import read_scored_problems
 from posttrain.data.tables import write_table
 from posttrain.learning.episodes.figures import figures_of
-from posttrain.learning.episodes.sampling import open_playing
+from posttrain.learning.episodes.sampling import PlayingEngine, open_playing
 from posttrain.learning.episodes.second_tries import second_tries
 from posttrain.learning.maths.intervals import wilson_interval
-from posttrain.learning.models.load import load_policy, weights_digest
-from posttrain.learning.rewards.components.verifier import places_of_answers, stated_answers
+from posttrain.learning.models.load import Policy, load_policy, weights_digest
+from posttrain.learning.rewards.components.verifier import (
+    VerifierCache,
+    places_of_answers,
+    stated_answers,
+)
 from posttrain.learning.rollouts.limits import refuse_cutting, tell_no_room, tokens_for
 from posttrain.learning.rollouts.scoring import (
     ScoredSample,
     make_prompts,
     problems_of,
     sample_and_score_all,
+    scored_samples,
     share_unjudged,
     verifying,
 )
@@ -74,15 +81,9 @@ def run(
             then="they count as cut off",
             note=context.note,
         )
-        scored = sample_and_score_all(
-            engine,
-            problems,
-            prompts,
-            params,
-            verify=verify,
-            truncated=config.truncated,
-            report=lambda done: context.progress(done, len(problems), unit="problem"),
-        )
+
+        asked = {"problems": problems, "prompts": prompts, "params": params}
+        scored = _attempts(config, engine, policy, asked, verify, context)
         second = (
             second_tries(
                 engine,
@@ -112,6 +113,31 @@ def run(
         metrics["probe/second_tries"] = float(len(second))
         metrics["probe/second_solve_rate"] = sum(judged) / len(judged) if judged else 0.0
     return metrics | ({"probe/unjudged": unjudged} if unjudged else {})
+
+
+def _attempts(
+    config: ProbeConfig,
+    engine: PlayingEngine,
+    policy: Policy,
+    asked: Mapping[str, Any],
+    verify: VerifierCache,
+    context: StageContext,
+) -> list[ScoredSample]:
+    """Attempt every problem as often as is said, or as a search has it."""
+
+    def report(done: int) -> None:
+        context.progress(done, len(asked["problems"]), unit="problem")
+
+    rule = config.truncated
+    if config.search is None:
+        return sample_and_score_all(engine, **asked, verify=verify, truncated=rule, report=report)
+    return config.search.searched(
+        **asked,
+        engine=engine.engine,
+        policy=policy,
+        score=partial(scored_samples, verify=verify, truncated=rule),
+        report=report,
+    )
 
 
 def even_share(problems: pl.DataFrame, num_problems: int | None, *, seed: int) -> pl.DataFrame:

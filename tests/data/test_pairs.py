@@ -3,8 +3,9 @@ import pytest
 import torch
 
 from posttrain.data.pair_builders.registry import PAIR_BUILDERS
+from posttrain.data.pair_facts import PairFacts
 from posttrain.data.pairs import PairTable, build_pairs
-from posttrain.data.rows import PairFacts, TokenRow
+from posttrain.data.rows import TokenRow
 from posttrain.data.schemas import Completion, Problem, completions_table
 
 

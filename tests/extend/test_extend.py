@@ -72,6 +72,7 @@ STAGES = {
     "pair_oracle": {"rl"},
     "pair_loss": {"preference"},
     "pair_term": {"preference"},
+    "search": {"probe_again"},
     "strategy": {"evaluate"},
     "variant": {"evaluate"},
     "diagnostic": {"diagnose"},
@@ -182,6 +183,14 @@ def test_the_template_of_fine_tuning_wrote_the_prompts_of_every_later_stage(exte
         assert render_prompt(tokenizer, "3 + 4 =") == "<bos>? 3 + 4 =\n"
     for row in table(extended, "rl/rollouts").to_dicts():
         assert tokenizer.decode(row["token_ids"]).startswith("<bos>? ")
+
+
+def test_the_search_did_its_work(extended):
+    rates = table(extended, "probe_again/solve_rates")
+    samples = table(extended, "probe_again/samples")
+    assert len(samples) == rates["attempts"].sum()
+    for row in rates.to_dicts():
+        assert row["attempts"] == 3 or row["solved"] == 1
 
 
 def test_the_pair_builder_did_its_work(extended):

@@ -411,6 +411,30 @@ def test_an_intervention_asks_anew_and_is_paired_with_the_plain_prompt(done, tmp
         evaluate(tmp_path / "c", inputs, variants=variants)
 
 
+def test_what_decodes_otherwise_is_graded_beside_the_plain_answers(done, tmp_path):
+    """A beam has one answer a problem; the first policy's own values leave it as it is."""
+    inputs, plain, _, _ = done
+    variants = {
+        "beam": {"kind": "beam", "width": 2},
+        "greedy": {"kind": "beam", "width": 1},
+        "chosen": {"kind": "best_step", "candidates": 2},
+    }
+    report, _, _ = evaluate(tmp_path / "d", inputs, variants=variants)
+    alone, _, _ = evaluate(tmp_path / "e", inputs, temperature=0, num_samples=1, pass_at=(1,))
+    for policy, before, greedy in zip(report.policies, plain.policies, alone.policies, strict=True):
+        assert policy.pass_at == before.pass_at
+        assert policy.variants["greedy"]["pass_at_1"].value == greedy.pass_at[0].value
+        assert policy.variants["greedy"]["length"].value == greedy.mean_length
+        found = policy.variants["beam"]
+        assert found["change"].value == pytest.approx(
+            found["pass_at_1"].value - policy.pass_at[0].value
+        )
+        chosen = policy.variants["chosen"]
+        assert chosen["guided"].value == pytest.approx(
+            chosen["pass_at_1"].value - policy.pass_at[0].value
+        )
+
+
 def test_dev_and_unseen_part_the_problems_by_their_ids():
     ids = [f"{n:04x}" for n in range(1000)]
     parts = {name: EvaluateConfig(part=name, dev_share=0.3) for name in ("all", "dev", "unseen")}

@@ -134,3 +134,24 @@ def test_at_temperature_0_every_problem_is_attempted_once_and_alike(guesser, coi
     # The policy guesses between two answers; which it finds likelier no longer hangs on a draw.
     again, _, _ = probe(guesser, coins_path, tmp_path / "b", **greedy)
     assert again.equals(samples)
+
+
+def test_a_search_counts_what_a_problem_took(guesser, coins_path, coins, tmp_path):
+    search = {"kind": "tree", "iterations": 5, "children": 2}
+    made = [probe(guesser, coins_path, tmp_path / name, search=search) for name in ("a", "b")]
+    (samples, rates, metrics), again = made
+    assert again[0].equals(samples)
+    assert again[1].equals(rates)
+    assert rates["problem_id"].to_list() == [problem.id for problem in coins]
+    for row in rates.iter_rows(named=True):
+        own = samples.filter(problem_id=row["problem_id"])["verified"].to_list()
+        assert len(own) == row["attempts"]
+        # The first right answer ends it.
+        assert row["solved"] == sum(own)
+        assert row["attempts"] == 5 or own == [False] * (len(own) - 1) + [True]
+    assert metrics["probe/solve_rate"] == pytest.approx(rates["solve_rate"].mean())
+
+
+def test_a_search_is_of_answers_that_nobody_answers():
+    with pytest.raises(UserError, match="no second try or turn follows it"):
+        ProbeConfig.parse({"search": "tree", "guidance": ["plan"]}, where="probe")

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from posttrain.stage.slots import Part
 
@@ -23,6 +23,11 @@ class PairCandidate:
     """True where it came as a sample of a reference, and not of the policy."""
     context: str = ""
     """What it was given in: of an episode also what was said before its last turn."""
+    drawn: int = 1
+    """How often it was drawn."""
+    step: int = 0
+    """Where the step that is compared begins in the text, its first character being 1; 0 where the
+    whole text is compared."""
 
 
 Chosen = tuple[PairCandidate, PairCandidate]
@@ -31,6 +36,9 @@ Chosen = tuple[PairCandidate, PairCandidate]
 
 class PairBuilder(Part):
     """Sets better samples of a problem against worse ones."""
+
+    OF_STEPS: ClassVar[bool] = False
+    """True where its pairs are beginnings of samples, compared by their last step."""
 
     def of_problem(self, samples: Sequence[PairCandidate], limit: int) -> list[Chosen]:
         """Choose the pairs of one problem.

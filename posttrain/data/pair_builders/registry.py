@@ -6,6 +6,7 @@ from posttrain.data.pair_builders.length_balanced import LengthBalancedPairs
 from posttrain.data.pair_builders.margin import MarginPairs
 from posttrain.data.pair_builders.policy_vs_reference import PolicyVsReferencePairs
 from posttrain.data.pair_builders.reward_augmented import RewardAugmentedPairs
+from posttrain.data.pair_builders.steps import StepPairs
 from posttrain.data.pair_builders.verifier import VerifierPairs
 from posttrain.stage.slots import Slot
 
@@ -19,6 +20,7 @@ PAIR_BUILDERS = Slot(
         "margin": MarginPairs,
         "policy_vs_reference": PolicyVsReferencePairs,
         "reward_augmented": RewardAugmentedPairs,
+        "steps": StepPairs,
     },
     one_of=("of_problem",),
 )

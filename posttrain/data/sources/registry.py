@@ -2,6 +2,7 @@
 
 from posttrain.data.sources.answer_game import AnswerGameSource
 from posttrain.data.sources.base import Source
+from posttrain.data.sources.docids import DocidSource
 from posttrain.data.sources.huggingface import HuggingFaceSource
 from posttrain.data.sources.jsonl import JsonlSource
 from posttrain.data.sources.parquet import ParquetSource
@@ -18,6 +19,7 @@ SOURCES = Slot(
         "parquet": ParquetSource,
         "reasoning_gym": ReasoningGymSource,
         "answer_game": AnswerGameSource,
+        "docids": DocidSource,
         "world": WorldSource,
     },
     one_of=("read",),

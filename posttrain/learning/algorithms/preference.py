@@ -81,6 +81,11 @@ class PreferenceAlgorithm(Schedulable):
         return any("own_samples" in each.NEEDS for each in self.terms.values())
 
     @property
+    def needs_scores(self) -> bool:
+        """Whether the loss reads the scores of both sides of a pair."""
+        return self.form.needs_scores
+
+    @property
     def loss_name(self) -> str:
         """The loss in a word: its name, or the kind of the part."""
         return self.loss if isinstance(self.loss, str) else self.loss.kind
@@ -185,6 +190,8 @@ class LossForm(NamedTuple):
     """False where log-probabilities of the policy alone enter the formula."""
     needs_mismatched: bool = False
     """True where it compares with prompts that were given another prompt's completion."""
+    needs_scores: bool = False
+    """True where the scores of both sides enter the formula."""
     is_per_token: bool = False
     """True where it is defined on means over tokens only."""
     admits: frozenset[Literal["label_smoothing", "label_prob", "target_margin"]] = frozenset()
@@ -198,6 +205,7 @@ def _form_of(part: LossOnPairs) -> LossForm:
     return LossForm(
         lambda algorithm, ratios: part.loss(ratios, beta=algorithm.beta),
         needs_reference="reference" in part.NEEDS,
+        needs_scores="scores" in part.NEEDS,
         admits=frozenset({"label_prob"} if part.LABEL_PROBS else ()),
         metrics=part.METRICS,
     )
@@ -223,7 +231,7 @@ def _kto(algorithm: PreferenceAlgorithm, ratios: LogRatios) -> Terms:
     from posttrain.learning.maths.pairs import pair_metrics
     from posttrain.learning.maths.preference import kto_loss
 
-    chosen_B, rejected_B, point, denominator, known = ratios
+    chosen_B, rejected_B, point, denominator, known, _ = ratios
     weights = 1.0 if known is None else torch.cat([known[0], known[0]])
     loss, metrics = kto_loss(
         torch.cat([chosen_B, rejected_B]),

@@ -147,6 +147,12 @@ class PreferenceConfig(TrainingConfig):
                 " and for a reference that stays; set reference to initial, and leave"
                 " learner.packing out"
             )
+        if self.rounds and self.pairs.builder.OF_STEPS:
+            raise ValueError(
+                f"pairs.builder {self.pairs.builder.kind} compares beginnings of samples, and a"
+                " round compares answers as they were drawn; set rounds to 0, or take another"
+                " builder"
+            )
         for name in ("accumulate", "opponent", "oracle"):
             if getattr(self, name) != type(self).model_fields[name].default and not self.rounds:
                 raise ValueError(f"{name} says what rounds do; set rounds, or leave {name} out")

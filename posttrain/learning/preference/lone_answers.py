@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from posttrain.data.rows import PairFacts
+from posttrain.data.pair_facts import PairFacts
+from posttrain.learning.preference.step_pairs import encode_steps
 from posttrain.learning.training.pairwise import PairRows, encode_pairs
 from posttrain.stage.errors import UserError
 
@@ -96,9 +97,9 @@ def encode_opposed(policy: "Policy", pairs: pl.DataFrame, **options: Any) -> Pai
         UserError: No pair fits, or what is there could not be learned from.
 
     """
-    rows = encode_pairs(policy, pairs, **options)
     if not _OTHER.keys() <= {*pairs.columns}:
-        return rows
+        return encode_steps(policy, pairs, **options)
+    rows = encode_pairs(policy, pairs, **options)
     theirs = pairs.with_columns(**{column: pl.col(name) for name, column in _OTHER.items()})
     others = encode_pairs(policy, theirs, **{**options, "extra": None})
     kept = sorted({*rows.kept} & {*others.kept})

@@ -91,8 +91,9 @@ def batch_loss(
         facts = batch.tokens.pairs
         known = None if facts is None else (facts.weight_B, facts.label_prob_B)
         weight_B = None if facts is None else facts.weight_B
+        gap_B = None if facts is None else facts.gap_B
         total, metrics = algorithm.pair_loss(
-            LogRatios(chosen_B, rejected_B, batch.reference_point, denominator, known)
+            LogRatios(chosen_B, rejected_B, batch.reference_point, denominator, known, gap_B)
         )
         if algorithm.sft_coefficient:
             reduce = _chosen_means if algorithm.sft_per_token else _chosen_sums

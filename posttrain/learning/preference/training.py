@@ -10,7 +10,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from posttrain.data.rows import PairFacts
+from posttrain.data.pair_facts import PairFacts
 from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.preference.lone_answers import encode_opposed
 from posttrain.learning.preference.objective import (

@@ -168,12 +168,33 @@ def sample_and_score(
     """
     samples = _sampled(engine, prompts, params)
     owners = [problem for problem in problems for _ in range(params.num_samples)]
-    answers = [(sample.text, owner) for sample, owner in zip(samples, owners, strict=True)]
-    played = [sample.played.earned if sample.played else () for sample in samples]
+    drawn = [*zip(owners, samples, strict=True)]
+    return scored_samples(drawn, verify=verify, truncated=truncated)
+
+
+def scored_samples(
+    drawn: Sequence[tuple[Problem, Sample]],
+    *,
+    verify: VerifierCache,
+    truncated: Truncated = "counts",
+) -> list[ScoredSample]:
+    """Score samples that were drawn, all at once.
+
+    Args:
+        drawn: Samples with their problems.
+        verify: Scores them.
+        truncated: What becomes of a sample that was cut off at the limit of tokens.
+
+    Returns:
+        The samples with their scores, in the order given.
+
+    """
+    answers = [(sample.text, owner) for owner, sample in drawn]
+    played = [sample.played.earned if sample.played else () for _, sample in drawn]
     scores = scores_of(answers, played, verify)
     return [
         ScoredSample(owner, sample, _judged(score, sample.finish_reason, truncated))
-        for owner, sample, score in zip(owners, samples, scores, strict=True)
+        for (owner, sample), score in zip(drawn, scores, strict=True)
     ]
 
 

@@ -17,8 +17,9 @@ from posttrain.data.contexts import (
     prompts_of,
     rejected_prompts_of,
 )
+from posttrain.data.pair_facts import PairFacts
 from posttrain.data.pairs import PairTable
-from posttrain.data.rows import PairFacts, TokenRow, check_answers, encode_rows
+from posttrain.data.rows import TokenRow, check_answers, encode_rows
 from posttrain.learning.maths.intervals import clustered_mean_interval
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.early_stop import hold_out
@@ -134,8 +135,7 @@ class PairRows:
             *([self.sides[side][row] for row in rows] for side in chosen),
             pad=self.pad,
             packed=packed,
-            facts=self.facts
-            and PairFacts(self.facts.weight_B[list(rows)], self.facts.label_prob_B[list(rows)]),
+            facts=self.facts and self.facts.take(rows),
         )
 
     def length(self, index: int, *, packed: bool) -> int:

@@ -117,3 +117,19 @@ def spo(rows: FormulaRollouts) -> Tensor:
     """SPO: REINFORCE on how often an answer is preferred to the others of its group."""
     a = rows.centered()
     return torch.stack([-a[i] * rows.log_p[i].sum() for i in rows.chosen]).mean()
+
+
+def step_apo(pairs: FormulaPairs) -> Tensor:
+    """Step-APO, whose trainer.py takes the logistic loss of beta * logits less the gap of q."""
+    asked = torch.tensor(pairs.gap, dtype=pairs.margins().dtype)
+    return -logsigmoid(0.3 * pairs.margins() - 1.0 * asked).mean()
+
+
+def step_q(pairs: FormulaPairs) -> Tensor:
+    """Step-level DPO, as of whole answers: the margin is of what bears loss, the step."""
+    return dpo(pairs)
+
+
+def ddro(pairs: FormulaPairs) -> Tensor:
+    """DDRO: DPO on identifiers, as train_dpo_model.py has it."""
+    return dpo(pairs, beta=0.49)

@@ -12,6 +12,7 @@ from torch import Tensor
 from posttrain.data.rows import TokenBatch
 from posttrain.learning.models.load import load_policy
 from posttrain.learning.preference import objective
+from posttrain.learning.preference.config import PairsConfig
 from posttrain.learning.training.trainer import SupervisedTrainer
 from posttrain.methods.formula import FormulaPairs
 from posttrain.methods.lay import laid_over
@@ -43,7 +44,7 @@ _SIZES: Mapping[str, Any] = {
 """Laid over what a method sets: two updates of all pairs."""
 
 _OF_EPISODES: Mapping[str, Any] = {**_SIZES, "rounds": 0}
-"""The same where pairs are of whole episodes, which no round draws."""
+"""The same where pairs are of whole episodes or of steps, which no round draws."""
 
 
 @dataclass
@@ -56,6 +57,8 @@ class SeenPairs(SeenUpdate):
     """What the method has beside them: a mismatched completion, the reference's sample."""
     label_prob: list[float] = field(default_factory=list)
     """How likely the chosen one of each pair is the better one."""
+    gap: list[float] = field(default_factory=list)
+    """By how much the chosen one was scored higher, where the loss reads that."""
     places: dict[tuple[int, ...], list[int]] = field(default_factory=dict)
     """Of a row: where what bears loss stands, its completion or all turns of an episode."""
 
@@ -68,6 +71,8 @@ class SeenPairs(SeenUpdate):
         self.label_prob += (
             [1.0] * (len(rows) // 2) if facts is None else facts.label_prob_B.tolist()
         )
+        if facts is not None and facts.gap_B is not None:
+            self.gap += facts.gap_B.tolist()
         if part.extra is not None:
             self.extra += self._unpadded(part.extra)
 
@@ -143,7 +148,9 @@ def _drive(
 ) -> list[SeenPairs]:
     """Run the stage, and write down what each of its updates was."""
     found: list[SeenPairs] = []
-    sizes = _SIZES if said.get("turns", "last") == "last" else _OF_EPISODES
+    builder = PairsConfig.parse(dict(said.get("pairs") or {}), where="preference.pairs").builder
+    drawn = said.get("turns", "last") == "last" and not builder.OF_STEPS
+    sizes = _SIZES if drawn else _OF_EPISODES
     config = task.config.parse(laid_over(said, sizes), where="preference")
     with watched_stage(task, dtype) as run, _watched_trainer(found):
         run_alone(task, config, inputs, folder, seed=1, run=run)
@@ -185,7 +192,7 @@ def _update_errors(
     with torch.no_grad():
         before = update.logprobs(initial)
     weights, complaint = update.weights_apart(
-        model, formula(FormulaPairs(*now, *before, label_prob=update.label_prob))
+        model, formula(FormulaPairs(*now, *before, label_prob=update.label_prob, gap=update.gap))
     )
     # One leaf for a row that stands on several sides: gradients add up, as they do in the stage.
     gradients: dict[tuple[int, ...], Tensor] = {}
@@ -197,7 +204,7 @@ def _update_errors(
         [leaves.get(tuple(row.tolist()), known.detach()) for row, known in zip(*side, strict=True)]
         for side in zip(update.sides, now, strict=True)
     ]
-    loss = formula(FormulaPairs(*given, *before, label_prob=update.label_prob))
+    loss = formula(FormulaPairs(*given, *before, label_prob=update.label_prob, gap=update.gap))
     found = torch.cat([gradients[ids] for ids in leaves])
     expected = gradients_of(loss, leaves.values())
     where = farthest(found, expected, map(update.told, leaves))

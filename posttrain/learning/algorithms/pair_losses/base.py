@@ -14,6 +14,7 @@ Terms = tuple["Tensor", Mapping[str, "Tensor"]]
 
 PAIR_LOSS_NEEDS: Mapping[str, str] = {
     "reference": "log-ratios to the reference, in place of log-probabilities of the policy alone",
+    "scores": "the score of the chosen completion less that of the rejected one",
 }
 """What a loss on pairs may ask for in its `NEEDS`, and what that is."""
 
@@ -34,6 +35,9 @@ class LogRatios(NamedTuple):
     known: "tuple[Tensor, Tensor] | None" = None
     """How much each pair counts, and the probability that its chosen one is the better; None where
     each counts 1 and is sure."""
+    gap_B: "Tensor | None" = None
+    """Score of the chosen completion less that of the rejected one; of a loss that needs `scores`.
+    """
 
     @property
     def weight_B(self) -> "Tensor | None":

@@ -1,6 +1,7 @@
-"""What a variant of an evaluation is: it asks otherwise, or grades otherwise."""
+"""What a variant of an evaluation is: it asks, decodes or grades otherwise."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from posttrain.learning.rollouts.strategies.base import DrawnSamples
@@ -10,6 +11,22 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from posttrain.data.schemas import Problem
+    from posttrain.learning.models.load import Policy
+    from posttrain.learning.rollouts.engines.base import RolloutEngine, SamplingParams
+
+
+@dataclass(frozen=True)
+class DecodingBench:
+    """What a variant that decodes otherwise works with."""
+
+    policy: "Policy"
+    """The policy that is graded."""
+    reference: "Policy"
+    """The first one of the evaluation, which the others were trained from."""
+    batch_size: int
+    """Sequences that are decoded together."""
+    problems: "Sequence[Problem]" = ()
+    """All that are evaluated."""
 
 
 class Variant(Part):
@@ -27,6 +44,30 @@ class Variant(Part):
 
         """
         return None
+
+    def drawn_by(self, bench: DecodingBench) -> "RolloutEngine | None":  # noqa: ARG002
+        """Open what draws the answers in place of the evaluation's own engine.
+
+        Args:
+            bench: The policies.
+
+        Returns:
+            An engine; None for the evaluation's own.
+
+        """
+        return None
+
+    def params(self, params: "SamplingParams") -> "SamplingParams":
+        """Say how it samples.
+
+        Args:
+            params: As the evaluation samples.
+
+        Returns:
+            The same, with what the variant changes.
+
+        """
+        return params
 
     def measured(
         self, drawn: DrawnSamples, plain: DrawnSamples, problems: Sequence["Problem"]

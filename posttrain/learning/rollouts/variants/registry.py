@@ -1,14 +1,24 @@
 """The variants that ship with posttrain."""
 
 from posttrain.learning.rollouts.variants.base import Variant
+from posttrain.learning.rollouts.variants.beam import Beam
+from posttrain.learning.rollouts.variants.best_step import BestStep
 from posttrain.learning.rollouts.variants.budgets import Budgets
 from posttrain.learning.rollouts.variants.intervention import Intervention
 from posttrain.learning.rollouts.variants.length_bins import LengthBins
+from posttrain.learning.rollouts.variants.retrieved import Retrieved
 from posttrain.stage.slots import Slot
 
 VARIANTS = Slot(
     "variant",
     Variant,
-    {"intervention": Intervention, "budgets": Budgets, "length_bins": LengthBins},
+    {
+        "intervention": Intervention,
+        "budgets": Budgets,
+        "length_bins": LengthBins,
+        "beam": Beam,
+        "best_step": BestStep,
+        "retrieved": Retrieved,
+    },
     one_of=("measured",),
 )

@@ -1,0 +1,129 @@
+"""Answers whose steps one policy proposes and another one's implicit reward chooses."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from posttrain.learning.rewards.port_models import drawn_logprobs
+from posttrain.learning.rollouts.engines.base import (
+    FinishReason,
+    Prompt,
+    RolloutEngine,
+    Sample,
+    SamplingParams,
+)
+from posttrain.learning.rollouts.engines.stop import end_tokens, text_before, without_end
+
+if TYPE_CHECKING:
+    from posttrain.learning.models.load import Policy
+
+
+class ChosenSteps:
+    """Draws several next steps, takes the one of the highest value, and goes on behind it.
+
+    A step is a line. Its value is the mean over its tokens of ``log p_valuer - log p_actor``; of
+    equal ones the first is taken. See `base.RolloutEngine`.
+    """
+
+    def __init__(
+        self, engine: RolloutEngine, actor: "Policy", valuer: "Policy", *, candidates: int
+    ) -> None:
+        """Let one policy act by another one's values.
+
+        Args:
+            engine: Draws from the actor.
+            actor: Proposes steps, and is the reference of their values.
+            valuer: Was trained from it on pairs of steps.
+            candidates: Steps that are proposed each time.
+
+        """
+        self.engine, self.actor, self.valuer = engine, actor, valuer
+        self.candidates = candidates
+
+    @property
+    def context_length(self) -> int:
+        """Positions that the actor knows."""
+        return self.engine.context_length
+
+    def update(self, policy_version: int) -> None:
+        """Take over present weights; see `RolloutEngine.update`."""
+        self.engine.update(policy_version)
+
+    def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
+        """Answer step by step; see `RolloutEngine.sample`."""
+        rows = {
+            (prompt.id, index): Sample(prompt.id, index, (), (), "", FinishReason.LENGTH, 0)
+            for prompt in prompts
+            for index in range(params.num_samples)
+        }
+        asked = {prompt.id: prompt.token_ids for prompt in prompts}
+        going = [*rows]
+        while going:
+            going = self._step(going, rows, asked, params)
+        return [self._whole(row, params) for row in rows.values()]
+
+    def _step(
+        self,
+        going: Sequence[tuple[str, int]],
+        rows: dict[tuple[str, int], Sample],
+        asked: dict[str, tuple[int, ...]],
+        params: SamplingParams,
+    ) -> list[tuple[str, int]]:
+        """Take one more step of each row; which of them go on."""
+        still = []
+        lengths = {key: len(rows[key].token_ids) for key in going}
+        # Rows of one length are drawn together, as a limit is one of a whole call.
+        for length in sorted({*lengths.values()}):
+            part = [key for key in going if lengths[key] == length]
+            prompts = [
+                Prompt(f"{name}/{index}/{length}", (*asked[name], *rows[name, index].token_ids))
+                for name, index in part
+            ]
+            drawn = self.engine.sample(
+                prompts,
+                replace(
+                    params,
+                    num_samples=self.candidates,
+                    stop=("\n", *params.stop),
+                    max_tokens=params.max_tokens - length,
+                ),
+            )
+            values = self._values(prompts, drawn)
+            for place, key in enumerate(part):
+                own = range(place * self.candidates, (place + 1) * self.candidates)
+                best = drawn[max(own, key=lambda at: values[at])]
+                row = rows[key]
+                rows[key] = row = replace(
+                    best,
+                    prompt_id=row.prompt_id,
+                    index=row.index,
+                    token_ids=(*row.token_ids, *best.token_ids),
+                    logprobs=(*row.logprobs, *best.logprobs),
+                )
+                broken = "\n" in str(self.actor.tokenizer.decode(best.token_ids))
+                room = min(params.max_tokens, self.context_length - len(asked[key[0]]))
+                if broken and len(row.token_ids) < room:
+                    still.append(key)
+                elif broken:
+                    rows[key] = replace(row, finish_reason=FinishReason.LENGTH)
+        return still
+
+    def _values(self, prompts: Sequence[Prompt], drawn: Sequence[Sample]) -> list[float]:
+        """What the valuer makes of each step, in nats a token."""
+        texts = {prompt.id: prompt.token_ids for prompt in prompts}
+        ids = [[*texts[each.prompt_id], *each.token_ids] for each in drawn]
+        wanted = [
+            [False] * len(texts[each.prompt_id]) + [True] * len(each.token_ids) for each in drawn
+        ]
+        both = [drawn_logprobs(policy, ids, wanted) for policy in (self.valuer, self.actor)]
+        return [
+            fmean(ours) - fmean(theirs) if ours else 0.0 for ours, theirs in zip(*both, strict=True)
+        ]
+
+    def _whole(self, row: Sample, params: SamplingParams) -> Sample:
+        ends = end_tokens(self.actor.model, self.actor.tokenizer)
+        text = self.actor.tokenizer.decode(
+            without_end(row.token_ids, ends), skip_special_tokens=True
+        )
+        return replace(row, text=text_before(str(text), params.stop))

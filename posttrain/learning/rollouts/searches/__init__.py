@@ -1,0 +1,1 @@
+"""Searches: how many answers to a problem come about where each looks at those before it."""
