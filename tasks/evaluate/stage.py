@@ -1,7 +1,6 @@
 """Sample every policy on the same held-out problems, and report what changed."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
