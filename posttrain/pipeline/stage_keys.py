@@ -221,6 +221,25 @@ class StageKeys:
         root = self.workspace.root
         return frozenset(file for files in read for file in files if root in file.parents)
 
+    @staticmethod
+    def look_together(several: Sequence["StageKeys"]) -> None:
+        """Let recipes of one project share a snapshot of its code, and what was reached in it.
+
+        Args:
+            several: Keys of recipes in one workspace, whose code has not been looked at yet.
+
+        """
+        alike: dict[tuple[str, ...], list[StageKeys]] = defaultdict(list)
+        for keys in several:
+            alike[tuple(keys.packages)].append(keys)
+        for packages, group in alike.items():
+            first = group[0]
+            made = dict.fromkeys(path for keys in group for path in keys._made())
+            first._reader = first._reading(packages, list(made))
+            for keys in group[1:]:
+                keys._reader, keys._closures = first._reader, first._closures
+                keys._signatures = first._signatures
+
     @property
     def packages(self) -> list[str]:
         """First-party code, and installed packages whose parts the recipe names."""
@@ -240,14 +259,17 @@ class StageKeys:
     def reader(self) -> CodeReader:
         """The project's code as it was when this planner first looked."""
         if self._reader is None:
-            self._reader = CodeReader(
-                self.workspace.root,
-                packages=self.packages,
-                outside=INTERFACE,
-                cache=self.workspace.state / "code",
-                made=self._made(),
-            )
+            self._reader = self._reading(self.packages, self._made())
         return self._reader
+
+    def _reading(self, packages: Sequence[str], made: Sequence[Path]) -> CodeReader:
+        return CodeReader(
+            self.workspace.root,
+            packages=packages,
+            outside=INTERFACE,
+            cache=self.workspace.state / "code",
+            made=made,
+        )
 
     def _made(self) -> list[Path]:
         """What runs of the recipe write: the outputs of its stages, and the generated files."""

@@ -4,6 +4,7 @@ A verdict is bound to what the claim says and to the keys of the stages that it 
 this code decides them: a stage's code and its parameters. Where one of them moved it is stale.
 """
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -99,7 +100,7 @@ def claim_keys(method: Method, claim: MethodClaim, seeds: int, root: Path) -> di
 
     """
     with open_ledger(_NO_RECORDS) as ledger:
-        return _keys(method, claim, seeds, Workspace(root, root), ledger)
+        return _digests(_stage_keys(method, claim, seeds, Workspace(root, root), ledger))
 
 
 def standing_verdicts(methods: Sequence[FoundMethod], root: Path) -> dict[tuple[str, str], str]:
@@ -124,11 +125,19 @@ def standing_verdicts(methods: Sequence[FoundMethod], root: Path) -> dict[tuple[
         return {}
     with open_ledger(_NO_RECORDS) as ledger:
         workspace = Workspace(root, root)
+        asked: dict[tuple[str, str], StageKeys] = {}
+        for method, claim, known in ran:
+            # An arm's method or the arena may be gone, or what it says be refused by now.
+            with contextlib.suppress(UserError):
+                if known.digest == digest_of_claim(method, claim):
+                    keys = _stage_keys(method, claim, known.seeds, workspace, ledger)
+                    asked[method.name, claim.name] = keys
+        StageKeys.look_together([*asked.values()])
         return {
-            (method.name, claim.name): known.verdict
-            if _stands(method, claim, known, workspace, ledger)
+            (known.method, known.claim): known.verdict
+            if _stands(known, asked.get((known.method, known.claim)))
             else f"stale ({known.verdict})"
-            for method, claim, known in ran
+            for _, _, known in ran
         }
 
 
@@ -151,26 +160,24 @@ def verdicts_of(method: Method, root: Path) -> dict[str, str]:
     }
 
 
-def _stands(
-    method: Method, claim: MethodClaim, known: KeptVerdict, workspace: Workspace, ledger: Ledger
-) -> bool:
+def _stands(known: KeptVerdict, keys: StageKeys | None) -> bool:
     try:
-        return known.digest == digest_of_claim(method, claim) and known.keys == _keys(
-            method, claim, known.seeds, workspace, ledger
-        )
+        return keys is not None and known.keys == _digests(keys)
     except UserError:
-        # An arm's method or the arena is gone, or what it says is refused by now.
+        # A stage cannot be run as it is asked for any more.
         return False
 
 
-def _keys(
+def _stage_keys(
     method: Method, claim: MethodClaim, seeds: int, workspace: Workspace, ledger: Ledger
-) -> dict[str, str]:
+) -> StageKeys:
     recipe = recipe_of_claim(values_of_claim(method, claim, seeds=seeds), workspace.recipe_dir)
-    dag = recipe.resolve(workspace.root)
-    keys = StageKeys(recipe, dag, workspace, ledger)
+    return StageKeys(recipe, recipe.resolve(workspace.root), workspace, ledger)
+
+
+def _digests(keys: StageKeys) -> dict[str, str]:
     found = {}
-    for name in dag.stages:
+    for name in keys.dag.stages:
         components = keys.key(name, {}).components
         found[name] = sha256_of_json({part: components[part] for part in ("code", "params")})
     return found
