@@ -151,3 +151,15 @@ def siren(rows: FormulaRollouts) -> Tensor:
     tokens = sum(rows.length(i) for i in rows.chosen)
     part = tokens / (len(sums) * rows.limit)
     return torch.stack(sums).mean() / rows.limit + 0.005 * part * (now - first) ** 2
+
+
+def evol_rl(rows: FormulaRollouts) -> Tensor:
+    """GRPO as verl has it, with a wider clip above and a bonus for entropy."""
+    a = rows.standardized(plus=1e-6)
+
+    def loss(i: int) -> Tensor:
+        plain = -clipped_gain(rows.ratio(i, rows.log_old), a[i], 0.2, 0.28)
+        held = plain.clamp(max=-3 * a[i]) if a[i] < 0 else plain
+        return held + 0.001 * rows.k3(i).clamp(max=10.0) - 0.003 * rows.entropy(i)
+
+    return rows.over_tokens(loss)
