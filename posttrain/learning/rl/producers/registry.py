@@ -1,6 +1,7 @@
 """The producers that ship with posttrain."""
 
 from posttrain.learning.rl.producers.base import Producer
+from posttrain.learning.rl.producers.branched import Branched
 from posttrain.learning.rl.producers.episodes import Episodes
 from posttrain.learning.rl.producers.greedy_first import GreedyFirst
 from posttrain.learning.rl.producers.hinted import Hinted
@@ -17,6 +18,7 @@ PRODUCERS = Slot(
         "partial": Partial,
         "greedy_first": GreedyFirst,
         "hinted": Hinted,
+        "branched": Branched,
     },
     one_of=("start",),
 )
