@@ -3,18 +3,31 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from posttrain.data.batching import length_buckets
 from posttrain.learning.episodes.asked import Speaker
 from posttrain.learning.episodes.branches.base import Branching, Forks
 from posttrain.learning.episodes.drawing import Role
 from posttrain.learning.episodes.environments.base import POLICY
-from posttrain.learning.episodes.episode import Segment
+from posttrain.learning.episodes.episode import Segment, Span
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+
+class Drawn(Protocol):
+    """What a policy read and drew."""
+
+    @property
+    def token_ids(self) -> Sequence[int]:
+        """All tokens, in order."""
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        """Who wrote them."""
+
 
 _TOKENS_AT_ONCE = 8192
 """Padded tokens of a pass that computes entropies."""
@@ -54,13 +67,13 @@ def with_forks(
 
 
 def first_entropies(
-    model: "PreTrainedModel", segments: Sequence[Segment], count: int, *, temperature: float
+    model: "PreTrainedModel", segments: "Sequence[Drawn]", count: int, *, temperature: float
 ) -> list[tuple[float, ...]]:
     """Compute the entropies of the distributions from which the first tokens were drawn last.
 
     Args:
         model: The policy that drew.
-        segments: Of which each ends with a drawn turn.
+        segments: Segments or rollouts, of which each ends with a drawn turn.
         count: Most tokens of that turn.
         temperature: That it was drawn at.
 

@@ -168,3 +168,26 @@ def aepo(rows: FormulaRollouts) -> Tensor:
         return -clipped_gain(rows.ratio(i), advantage(i), 0.2, 0.2)
 
     return rows.over_tokens(loss)
+
+
+def evol_rl(rows: FormulaRollouts) -> Tensor:
+    """GRPO as verl has it, with a wider clip above and a bonus for entropy."""
+    a = rows.standardized(plus=1e-6)
+
+    def loss(i: int) -> Tensor:
+        plain = -clipped_gain(rows.ratio(i, rows.log_old), a[i], 0.2, 0.28)
+        held = plain.clamp(max=-3 * a[i]) if a[i] < 0 else plain
+        return held + 0.001 * rows.k3(i).clamp(max=10.0) - 0.003 * rows.entropy(i)
+
+    return rows.over_tokens(loss)
+
+
+def cure(rows: FormulaRollouts) -> Tensor:
+    """DAPO with the dual clip at 10, over the tokens that a branch drew itself."""
+    a = rows.standardized(rewards=docked_for_length(rows))
+
+    def loss(i: int) -> Tensor:
+        plain = -clipped_gain(rows.ratio(i), a[i], 0.2, 0.28)
+        return plain.clamp(max=-10 * a[i]) if a[i] < 0 else plain
+
+    return rows.over_tokens(loss)

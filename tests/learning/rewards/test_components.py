@@ -245,3 +245,47 @@ def test_a_pattern_that_cannot_be_is_refused(settings, told):
 
 def test_a_short_answer_costs_more_than_a_long_one():
     assert score("shortness", group(lengths=[3, 6, 12]), scale=6.0) == [-2.0, -1.0, -0.5]
+
+
+def novelties(monkeypatch, texts, agreed, vectors):
+    """Score texts by hand-made vectors, in the group's order."""
+    monkeypatch.setattr(
+        "posttrain.learning.rewards.port_models.mean_states",
+        lambda _policy, ids, _drawn: [torch.tensor(vectors[row[-1]]) for row in ids],
+    )
+    part = COMPONENTS.parse({"kind": "banded_novelty", "model": "m", "of": "agreed"})
+    models = type("Models", (), {"reference": lambda _self, _name: None})()
+    answers = group([f"#### {each}" if each else "?" for each in texts], tokens=[[0]] * len(texts))
+    answers = replace(
+        answers,
+        token_ids=tuple((place,) for place in range(len(texts))),
+        scores={"agreed": agreed},
+    )
+    return part.score(answers, Inquiry(lambda _: [], models=models))
+
+
+def test_novelty_moves_an_answer_within_the_band_of_its_side(monkeypatch):
+    """Cosines of the first three, 1 selected: 0.8 and 0 from the first, 0.6 between the others.
+
+    Mean to one's side: 0.4, 0.7, 0.3; greatest to anybody: 0.8, 0.8, 0.8 (the fourth is at 0.8
+    to the third). So 1 - (0.4 + 0.8) / 2 = 0.4, 0.25, 0.45: from 0.25 to 0.45 over 1/2 to 1. The
+    fourth is alone on its side, the fifth states nothing and is compared with nobody.
+    """
+    vectors = [[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [-0.6, 0.8], [1.0, 0.0]]
+    found = novelties(monkeypatch, ["1", "1", "1", "2", ""], [1.0, 1.0, 1.0, 0.0, 0.0], vectors)
+    assert found == pytest.approx([0.875, 0.5, 1.0, -0.5, -1.0], abs=1e-5)
+
+
+def test_answers_of_equal_novelty_get_the_middle_and_one_that_is_alone_nothing(monkeypatch):
+    vectors = [[1.0, 0.0], [1.0, 1e-4], [0.0, 1.0], [0.0, 1.0]]
+    found = novelties(monkeypatch, ["1", "1", "2", "3"], [1.0, 1.0, 0.0, 0.0], vectors)
+    assert found == [0.75, 0.75, -0.75, -0.75]
+    assert novelties(monkeypatch, ["1", "", ""], [1.0, 0.0, 0.0], vectors) == [-1.0] * 3
+
+
+def test_the_band_of_an_answer_bounds_what_it_may_be_paid():
+    part = COMPONENTS.parse({"kind": "banded_novelty", "model": "m", "of": "agreed"})
+    assert part.bounds(solved=True) == (0.5, 1.0)
+    assert part.bounds(solved=False) == (-1.0, -0.5)
+    assert part.ports() == ("references.m",)
+    assert part.reads() == ("agreed",)

@@ -1,5 +1,6 @@
 """The reward components that ship with posttrain, by kind."""
 
+from posttrain.learning.rewards.components.banded_novelty import BandedNoveltyComponent
 from posttrain.learning.rewards.components.base import Component
 from posttrain.learning.rewards.components.best_length import BestLengthComponent
 from posttrain.learning.rewards.components.brier import BrierComponent
@@ -51,6 +52,7 @@ COMPONENTS = Slot(
         "earned": EarnedComponent,
         "moving_average": MovingAverageComponent,
         "embedding": EmbeddingComponent,
+        "banded_novelty": BandedNoveltyComponent,
         "information_gain": InformationGainComponent,
         "turn_information_gain": TurnInformationGainComponent,
         "repetition": RepetitionComponent,

@@ -2,6 +2,7 @@
 
 from posttrain.learning.rl.producers.base import Producer
 from posttrain.learning.rl.producers.before_failure import BeforeFailure
+from posttrain.learning.rl.producers.branched import Branched
 from posttrain.learning.rl.producers.episodes import Episodes
 from posttrain.learning.rl.producers.greedy_first import GreedyFirst
 from posttrain.learning.rl.producers.hinted import Hinted
@@ -19,6 +20,7 @@ PRODUCERS = Slot(
         "greedy_first": GreedyFirst,
         "hinted": Hinted,
         "before_failure": BeforeFailure,
+        "branched": Branched,
     },
     one_of=("start",),
 )
