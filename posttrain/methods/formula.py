@@ -61,6 +61,12 @@ class FormulaRollouts:
         """Count the drawn tokens of a row."""
         return len(self.log_engine[row])
 
+    def drawn(self, row: int) -> list[int]:
+        """Name the tokens that the policy drew of a row."""
+        stored = self.stored[row]
+        ids, spans = stored["token_ids"], [span for span in stored["spans"] if span["drawn"]]
+        return [token for span in spans for token in ids[span["begin"] : span["end"]]]
+
     def ratio(self, row: int, old: list[Tensor] | None = None) -> Tensor:
         """Divide probabilities by those of what sampled, or of `old`, token by token."""
         before = self.log_engine if old is None else old
@@ -94,6 +100,12 @@ class FormulaRollouts:
             alike = max(group) == min(group)
             found.append(0.0 if alike else (reward - mean(group)) / (deviation(group) + plus))
         return found
+
+    def docked_for_length(self) -> list[float]:
+        """Take from 0 to 1 off the rewards over the last fifth of the limit: DAPO, equation 13."""
+        buffer = max(1, round(self.limit / 5))
+        over = [max(0, self.length(row) - (self.limit - buffer)) for row in range(len(self.reward))]
+        return [r - min(1.0, more / buffer) for r, more in zip(self.reward, over, strict=True)]
 
     def centered(self) -> list[float]:
         """The reward less the mean of its group."""
@@ -178,6 +190,17 @@ def whitened(per_token: list[Tensor], *, less: int) -> list[Tensor]:
     flat: list[float] = torch.cat(per_token).tolist()
     spread = math.sqrt(deviation(flat, less=less) ** 2 + 1e-8)
     return [(each - mean(flat)) / spread for each in per_token]
+
+
+def generalized(paid: Tensor, values: Tensor, lam: float) -> Tensor:
+    """Sum a critic's surprises at each token of an answer, discounted by `lam` alone."""
+    behind, found, ahead = [*values.tolist()[1:], 0.0], [], 0.0
+    for pay, value, following in zip(
+        *(reversed(each) for each in (paid.tolist(), values.tolist(), behind)), strict=True
+    ):
+        ahead = pay + following - value + lam * ahead
+        found.append(ahead)
+    return torch.tensor(found[::-1], dtype=torch.float64)
 
 
 def clipped_gain(ratio: Tensor, advantage: float | Tensor, low: float, high: float) -> Tensor:

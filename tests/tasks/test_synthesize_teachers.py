@@ -10,7 +10,7 @@ import pytest
 from posttrain.data.schemas import Problem
 from posttrain.data.teachers.base import TeacherRequest
 from posttrain.data.teachers.confident import ConfidentTeacher
-from posttrain.data.teachers.folding import FoldingTeacher, folded
+from posttrain.data.teachers.folding import FoldingTeacher, folded_steps
 from posttrain.data.teachers.notes import Notes
 from posttrain.data.teachers.programs import PROGRAMS, ProgramTeacher
 from posttrain.data.teachers.registry import TEACHERS
@@ -226,7 +226,7 @@ def test_a_skipping_teacher_leaves_out_steps_and_never_the_answer(sum_problems):
     ],
 )
 def test_a_line_takes_in_what_it_builds_on(lines, most, expected):
-    assert folded([*lines, "#### 7"], most) == [*expected, "#### 7"]
+    assert folded_steps([*lines, "#### 7"], most) == [*expected, "#### 7"]
 
 
 def test_a_folding_teacher_changes_lines_and_not_results(sum_problems):

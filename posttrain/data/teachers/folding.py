@@ -49,17 +49,17 @@ class FoldingTeacher(Teacher):
         drawn = random.Random(stable_seed(request.seed, "folded"))
         for solution in self._programs().solve(problems, request):
             most = drawn.choice(self.operations)
-            text = "\n".join(folded(solution.text.splitlines(), most))
+            text = "\n".join(folded_steps(solution.text.splitlines(), most))
             yield replace(solution, text=text)
 
     def _programs(self) -> ProgramTeacher:
         return ProgramTeacher(error_rate=self.error_rate)
 
 
-def folded(lines: Sequence[str], most: int) -> list[str]:
+def folded_steps(lines: Sequence[str], most: int) -> list[str]:
     """Write up to `most` operations in a line.
 
-    >>> folded(["2 + 3 = 5", "5 * 4 = 20", "20 - 1 = 19", "#### 19"], 2)
+    >>> folded_steps(["2 + 3 = 5", "5 * 4 = 20", "20 - 1 = 19", "#### 19"], 2)
     ['(2 + 3) * 4 = 20', '20 - 1 = 19', '#### 19']
 
     Args:

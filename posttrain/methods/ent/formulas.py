@@ -11,16 +11,9 @@ from torch import Tensor
 from posttrain.methods.formula import FormulaRollouts, clipped_gain, deviation, mean
 
 
-def docked_for_length(rows: FormulaRollouts) -> list[float]:
-    """DAPO, equation 13: from 0 to -1 over the last fifth of the limit."""
-    buffer = max(1, round(rows.limit / 5))
-    excess = [max(0, rows.length(row) - (rows.limit - buffer)) for row in range(len(rows.reward))]
-    return [r - min(1.0, over / buffer) for r, over in zip(rows.reward, excess, strict=True)]
-
-
 def forking_tokens(rows: FormulaRollouts) -> Tensor:
     """Equation 6, on DAPO: the fifth of the tokens of highest entropy, each five times."""
-    a = rows.standardized(rewards=docked_for_length(rows))
+    a = rows.standardized(rewards=rows.docked_for_length())
     before = [rows.entropy(i, rows.log_all_old) for i in range(len(a))]
     ranked = torch.cat(before).sort(descending=True).values
     # Equal entropies, as of the first tokens of a group, are equal up to rounding.

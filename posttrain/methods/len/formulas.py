@@ -51,13 +51,6 @@ def repeated(ids: Sequence[int], n: int) -> set[int]:
     return {at + more for at in again for more in range(n)}
 
 
-def drawn(rows: FormulaRollouts, i: int) -> list[int]:
-    """Name the tokens that the policy drew of a row."""
-    row = rows.stored[i]
-    spans = [span for span in row["spans"] if span["drawn"]]
-    return [token for span in spans for token in row["token_ids"][span["begin"] : span["end"]]]
-
-
 def demystifying_long_cot(rows: FormulaRollouts) -> Tensor:
     """PPO at λ 1 on the cosine reward; repetitions are discounted by 0.99, all else is not."""
     per_token = []
@@ -66,7 +59,7 @@ def demystifying_long_cot(rows: FormulaRollouts) -> Tensor:
         wave = (1 + math.cos(math.pi * length / rows.limit)) / 2
         end = 1 + wave if row["solved"] else -10.0 if row["end"] == "tokens" else -10 * wave
         apart = rows.log_engine[i] - rows.log_ref[i]
-        places, found = repeated(drawn(rows, i), 6), []
+        places, found = repeated(rows.drawn(i), 6), []
         for t in range(length):
             fines = sum(0.99 ** (s - t) for s in places if s >= t)
             found.append(end - 0.01 * float(apart[t:].sum()) - 0.05 * fines)

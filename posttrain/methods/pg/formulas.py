@@ -1,7 +1,4 @@
-"""The losses of methods in this folder by their papers, apart from the product's own.
-
-Statistics are over all rollouts that the step trains on, sums over those of one update.
-"""
+"""The losses of methods in this folder by their papers, apart from the product's own."""
 
 import math
 from collections.abc import Callable
@@ -15,16 +12,10 @@ from posttrain.methods.formula import (
     FormulaRollouts,
     clipped_gain,
     deviation,
+    generalized,
     mean,
     whitened,
 )
-
-
-def overlong(rows: FormulaRollouts) -> list[float]:
-    """DAPO, equation 13: from 0 to -1 over the last fifth of the limit."""
-    buffer = max(1, round(rows.limit / 5))
-    excess = [max(0, rows.length(row) - (rows.limit - buffer)) for row in range(len(rows.reward))]
-    return [r - min(1.0, over / buffer) for r, over in zip(rows.reward, excess, strict=True)]
 
 
 def default(rows: FormulaRollouts) -> Tensor:
@@ -50,7 +41,7 @@ def dr_grpo(rows: FormulaRollouts) -> Tensor:
 
 def dapo(rows: FormulaRollouts) -> Tensor:
     """DAPO: clip-higher over tokens, and the soft overlong punishment in the reward."""
-    a = rows.standardized(rewards=overlong(rows))
+    a = rows.standardized(rewards=rows.docked_for_length())
     return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.28))
 
 
@@ -79,7 +70,7 @@ def gspo_token(rows: FormulaRollouts) -> Tensor:
 
 def cispo(rows: FormulaRollouts) -> Tensor:
     """CISPO: the clipped ratio is a weight without a gradient."""
-    a = rows.standardized(rewards=overlong(rows))
+    a = rows.standardized(rewards=rows.docked_for_length())
     return rows.over_tokens(lambda i: -rows.ratio(i).clamp(max=1.2).detach() * a[i] * rows.log_p[i])
 
 
@@ -140,14 +131,7 @@ def ppo(rows: FormulaRollouts) -> Tensor:
     for i, reward in enumerate(rows.reward):
         paid = -0.05 * (rows.log_engine[i] - rows.log_ref[i])
         paid[-1] += reward
-        found, ahead, following = [], 0.0, 0.0
-        for value, pay in zip(
-            reversed(rows.values[i].tolist()), reversed(paid.tolist()), strict=True
-        ):
-            ahead = pay + following - value + 0.95 * ahead
-            following = value
-            found.append(ahead)
-        per_token.append(torch.tensor(found[::-1], dtype=torch.float64))
+        per_token.append(generalized(paid, rows.values[i], 0.95))
     a = whitened(per_token, less=1)
     return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
 
@@ -367,36 +351,23 @@ def one_shot_rlvr(rows: FormulaRollouts) -> Tensor:
     return grpo_verl(rows) - 0.001 * rows.over_tokens(rows.entropy)
 
 
-def said(rows: FormulaRollouts, i: int) -> list[int]:
-    """Name the tokens that the policy drew of a row."""
-    row = rows.stored[i]
-    spans = [span for span in row["spans"] if span["drawn"]]
-    return [token for span in spans for token in row["token_ids"][span["begin"] : span["end"]]]
-
-
 def hicra(rows: FormulaRollouts) -> Tensor:
     """GRPO with A + 0.2 |A| inside of the fifth of grams that most right answers have."""
-    texts = [said(rows, i) for i in range(len(rows.reward))]
-    at = [[(b, n) for n in (3, 4, 5) for b in range(len(text) - n + 1)] for text in texts]
-    grams = [
-        {tuple(text[b : b + n]) for b, n in places} for text, places in zip(texts, at, strict=True)
-    ]
-    right = [each for each, r in zip(grams, rows.reward, strict=True) if r > 0]
-    counts = {g: sum(g in each for each in right) for g in set().union(*right)}
-    ranked = sorted(counts.values(), reverse=True)
-    least = max(2, ranked[max(1, round(0.2 * len(ranked))) - 1]) if ranked else 2
-    plain = rows.standardized()
+
+    def grams(i: int) -> set[tuple[int, tuple[int, ...]]]:
+        ids = rows.drawn(i)
+        return {(b, tuple(ids[b : b + n])) for n in (3, 4, 5) for b in range(len(ids) - n + 1)}
+
+    right = [{gram for _, gram in grams(i)} for i, r in enumerate(rows.reward) if r > 0]
+    counts = {gram: sum(gram in each for each in right) for gram in set().union(*right)}
+    ranked = sorted(counts.values(), reverse=True) or [2]
+    least, plain = max(2, ranked[max(1, round(0.2 * len(ranked))) - 1]), rows.standardized()
 
     def loss(i: int) -> Tensor:
         a = torch.full((rows.length(i),), plain[i], dtype=torch.float64)
-        plans = {
-            t
-            for b, n in at[i]
-            if counts.get(tuple(texts[i][b : b + n]), 0) >= least
-            for t in range(b, b + n)
-        }
-        for t in plans:
-            a[t] += 0.2 * abs(plain[i])
+        for b, gram in grams(i):
+            if counts.get(gram, 0) >= least:
+                a[b : b + len(gram)] = plain[i] + 0.2 * abs(plain[i])
         return 0.04 * rows.k3(i) - clipped_gain(rows.ratio(i), a, 0.2, 0.2)
 
     return rows.over_answers(loss)
@@ -404,19 +375,16 @@ def hicra(rows: FormulaRollouts) -> Tensor:
 
 def oreal(rows: FormulaRollouts) -> Tensor:
     """Right cloned, wrong pushed back, each over its own tokens, where the outcome shows."""
-    a = rows.against_others(rows.reward)
-    sides = [
-        sum(rows.length(i) for i, r in enumerate(rows.reward) if (r > 0) == good)
-        for good in (False, True)
-    ]
-    total = torch.zeros((), dtype=torch.float64)
-    for i in rows.chosen:
-        good = rows.reward[i] > 0
+    a, right = rows.against_others(rows.reward), [r > 0 for r in rows.reward]
+    sizes = [sum(rows.length(i) for i, good in enumerate(right) if good == s) for s in (0, 1)]
+
+    def loss(i: int) -> Tensor:
         p = (rows.values[i].cumsum(0) / torch.arange(1, rows.length(i) + 1)).sigmoid()
-        w = (2 * p - 1 if good else 1 - 2 * p).clamp(0, 1)
-        factor = (2.0 if good else 1.0) / sides[good]
-        total = total - factor * (w * a[i] * rows.log_p[i]).sum()
-    return total + rows.over_tokens(lambda i: 0.01 * rows.k3(i))
+        w = (2 * p - 1 if right[i] else 1 - 2 * p).clamp(0, 1)
+        return -(1.0 + right[i]) / sizes[right[i]] * (w * a[i] * rows.log_p[i]).sum()
+
+    cloned = torch.stack([loss(i) for i in rows.chosen]).sum()
+    return cloned + rows.over_tokens(lambda i: 0.01 * rows.k3(i))
 
 
 def text2grad(rows: FormulaRollouts) -> Tensor:
@@ -425,10 +393,6 @@ def text2grad(rows: FormulaRollouts) -> Tensor:
     for i, row in enumerate(rows.stored):
         apart = rows.log_engine[i] - rows.log_ref[i]
         paid = torch.tensor(row["token_rewards"], dtype=torch.float64) - 0.05 * apart
-        values, found, ahead = [*rows.values[i].tolist(), 0.0], [], 0.0
-        for t in reversed(range(rows.length(i))):
-            ahead = float(paid[t]) + values[t + 1] - values[t] + 0.95 * ahead
-            found.append(ahead)
-        per_token.append(torch.tensor(found[::-1], dtype=torch.float64))
+        per_token.append(generalized(paid, rows.values[i], 0.95))
     a = whitened(per_token, less=1)
     return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))

@@ -7,7 +7,7 @@ import torch
 from pydantic import TypeAdapter
 
 from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
-from posttrain.learning.algorithms.objective import advantages
+from posttrain.learning.algorithms.objective import advantages, generation_marks
 from posttrain.learning.algorithms.presets import AlgorithmConfig
 
 
@@ -59,7 +59,9 @@ def batch_of():
             truncated_B=torch.zeros(len(data.group), dtype=torch.bool),
             sampled_logprobs_BT=data.rollout,
             reference_logprobs_BT=data.reference,
-            values_BT=torch.zeros_like(data.new),
+            # What a critic might say: right ones look better from the start.
+            values_BT=(data.rewards[:, None] - 0.4).to(data.new.dtype).expand_as(data.new),
+            token_ids_BT=torch.arange(data.new.shape[1]).expand_as(data.new) % 3,
             turn_BT=turn_BT,
             turn_rewards_BK=paid_BK,
             # What a critic of turns might say: the first turn of a rollout is better than the last.
@@ -68,6 +70,7 @@ def batch_of():
         )
         credit = advantages(algorithm, outcomes, max_tokens=data.mask.shape[1])
         groups = [data.rewards[data.group == group] for group in data.group]
+        marks = generation_marks(algorithm, outcomes, credit.advantages_BT)
         return PolicyBatch(
             mask_BT=data.mask,
             group_B=data.group,
@@ -79,6 +82,7 @@ def batch_of():
             sampled_logprobs_BT=data.rollout,
             old_logprobs_BT=data.old,
             reference_logprobs_BT=data.reference,
+            marks_KBT=torch.stack(marks) if marks else None,
             **more,
         )
 

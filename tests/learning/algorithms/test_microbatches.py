@@ -45,7 +45,10 @@ def part(batch, rows):
     columns = {
         name: None if value is None else value[rows][..., :width] if value.ndim > 1 else value[rows]
         for name, value in vars(batch).items()
+        if name != "marks_KBT"
     }
+    if batch.marks_KBT is not None:
+        columns["marks_KBT"] = batch.marks_KBT[:, rows, :width]
     return PolicyBatch(**columns)
 
 
