@@ -23,6 +23,7 @@ PLAYING = {"rl_play", "rl_company", "rl_forgetful"}
 SCORING = {
     "probe",
     "probe_told",
+    "probe_again",
     "preference",
     "rl",
     "rl_told",
