@@ -177,7 +177,7 @@ def evol_rl(rows: FormulaRollouts) -> Tensor:
 
 def cure(rows: FormulaRollouts) -> Tensor:
     """DAPO with the dual clip at 10, over the tokens that a branch drew itself."""
-    a = rows.standardized(rewards=docked_for_length(rows))
+    a = rows.standardized(rewards=rows.docked_for_length())
 
     def loss(i: int) -> Tensor:
         plain = -clipped_gain(rows.ratio(i), a[i], 0.2, 0.28)
