@@ -221,25 +221,6 @@ class StageKeys:
         root = self.workspace.root
         return frozenset(file for files in read for file in files if root in file.parents)
 
-    @staticmethod
-    def look_together(several: Sequence["StageKeys"]) -> None:
-        """Let recipes of one project share a snapshot of its code, and what was reached in it.
-
-        Args:
-            several: Keys of recipes in one workspace, whose code has not been looked at yet.
-
-        """
-        alike: dict[tuple[str, ...], list[StageKeys]] = defaultdict(list)
-        for keys in several:
-            alike[tuple(keys.packages)].append(keys)
-        for packages, group in alike.items():
-            first = group[0]
-            made = dict.fromkeys(path for keys in group for path in keys._made())
-            first._reader = first._reading(packages, list(made))
-            for keys in group[1:]:
-                keys._reader, keys._closures = first._reader, first._closures
-                keys._signatures = first._signatures
-
     @property
     def packages(self) -> list[str]:
         """First-party code, and installed packages whose parts the recipe names."""
@@ -259,22 +240,9 @@ class StageKeys:
     def reader(self) -> CodeReader:
         """The project's code as it was when this planner first looked."""
         if self._reader is None:
-            self._reader = self._reading(self.packages, self._made())
+            look_together([self])
+        assert self._reader is not None
         return self._reader
-
-    def _reading(self, packages: Sequence[str], made: Sequence[Path]) -> CodeReader:
-        return CodeReader(
-            self.workspace.root,
-            packages=packages,
-            outside=INTERFACE,
-            cache=self.workspace.state / "code",
-            made=made,
-        )
-
-    def _made(self) -> list[Path]:
-        """What runs of the recipe write: the outputs of its stages, and the generated files."""
-        outputs = [path for s in self.dag.stages.values() for path in s.outputs().values()]
-        return [self.workspace.output(str(path)) for path in (*outputs, *GENERATED)]
 
     def keep_sources(self, name: str) -> None:
         """Keep the code that a stage is about to run with, for `posttrain why`."""
@@ -287,6 +255,36 @@ class StageKeys:
     def archive(self) -> SourceArchive:
         """Texts of the modules that stages of this project ran with."""
         return SourceArchive(self.workspace.state / "code" / "sources")
+
+
+def look_together(several: Sequence[StageKeys]) -> None:
+    """Let recipes of one project share a snapshot of its code, and what was reached in it.
+
+    Args:
+        several: Keys of recipes in one workspace, whose code has not been looked at yet.
+
+    """
+    alike: dict[tuple[str, ...], list[StageKeys]] = defaultdict(list)
+    for keys in several:
+        alike[tuple(keys.packages)].append(keys)
+    for packages, group in alike.items():
+        first = group[0]
+        reader = CodeReader(
+            first.workspace.root,
+            packages=packages,
+            outside=INTERFACE,
+            cache=first.workspace.state / "code",
+            made=list(dict.fromkeys(path for keys in group for path in _made(keys))),
+        )
+        for keys in group:
+            keys._reader = reader
+            keys._closures, keys._signatures = first._closures, first._signatures
+
+
+def _made(keys: StageKeys) -> list[Path]:
+    """What runs of the recipe write: the outputs of its stages, and the generated files."""
+    outputs = [path for stage in keys.dag.stages.values() for path in stage.outputs().values()]
+    return [keys.workspace.output(str(path)) for path in (*outputs, *GENERATED)]
 
 
 def own_packages(keys: StageKeys, name: str) -> frozenset[str]:

@@ -16,7 +16,7 @@ from posttrain.methods.find import FoundMethod, method_folders, own_folder
 from posttrain.methods.method import Method
 from posttrain.pipeline.claim_recipe import digest_of_claim, recipe_of_claim, values_of_claim
 from posttrain.pipeline.kept_lines import kept_lines
-from posttrain.pipeline.stage_keys import StageKeys
+from posttrain.pipeline.stage_keys import StageKeys, look_together
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.ledger import Ledger, open_ledger
 from posttrain.stage.errors import UserError
@@ -132,7 +132,7 @@ def standing_verdicts(methods: Sequence[FoundMethod], root: Path) -> dict[tuple[
                 if known.digest == digest_of_claim(method, claim):
                     keys = _stage_keys(method, claim, known.seeds, workspace, ledger)
                     asked[method.name, claim.name] = keys
-        StageKeys.look_together([*asked.values()])
+        look_together([*asked.values()])
         return {
             (known.method, known.claim): known.verdict
             if _stands(known, asked.get((known.method, known.claim)))
