@@ -51,6 +51,12 @@ class Branched(Producer):
     def start(self, bench: Workbench) -> Production:
         """Begin a run.
 
+        Args:
+            bench: What it works with, the policy itself among it.
+
+        Returns:
+            What draws answers and their branches.
+
         Raises:
             UserError: The policy's weights are in several processes.
 
