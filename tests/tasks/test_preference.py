@@ -401,7 +401,6 @@ def pairs_with(probed, tmp_path):
 @pytest.mark.parametrize(
     ("values", "algorithm", "sentence"),
     [
-        ({"step_start": 3}, {}, "with step_start 3, but no loss reads it; set step_start to 0 in"),
         ({"weight": 0.0}, {}, "with weight 0.0, which must be above 0 and finite"),
         ({"label_prob": 1.5}, {}, "with label_prob 1.5, which must be from 0 to 1"),
         ({"label_prob": 0.9}, {"loss": "hinge"}, "label_prob 0.9, but the loss hinge has one side"),
@@ -420,6 +419,20 @@ def test_what_a_loss_cannot_read_of_a_pair_is_refused(
     given = {"policy": guesser, "pairs": pairs_with(**values)}
     with pytest.raises(UserError, match=f"preference: there are pairs .*{sentence}"):
         go(given, tmp_path, algorithm=algorithm)
+
+
+def test_steps_are_compared_by_a_loss_that_needs_no_other_answers(guesser, pairs_with, tmp_path):
+    given = {"policy": guesser, "pairs": pairs_with(step_start=3)}
+    with pytest.raises(UserError, match="pairs compare steps, and the loss kto compares with"):
+        go(given, tmp_path, algorithm={"loss": "kto"})
+    with pytest.raises(UserError, match="with step_start 3, but no loss reads it"):
+        encode_pairs(
+            load_policy(guesser),
+            read_table(given["pairs"], PAIRS),
+            config=TASK.config(),
+            context=StageContext.quiet(tmp_path / "scratch"),
+            where="reward",
+        )
 
 
 def _trained(guesser, path, folder, **config):
@@ -533,11 +546,12 @@ def test_a_name_is_a_tuple_and_its_digest_follows_the_tuple_alone():
     # What Agent-RLVR prefers by is RPO's loss; its pairs are what is its own. DNO and Nash-MD take
     # their steps by one regression, and differ in what it is held by and set against.
     alike = {frozenset(names) for names in named_alike.values() if len(names) > 1}
-    # The baseline of offline learning is asked of DPO itself.
+    # The baseline of offline learning is asked of DPO itself; what searches or decodes by a policy
+    # afterwards has it trained by DPO.
     assert alike == {
         frozenset({"iterative_rpo", "agent_rlvr"}),
         frozenset({"dno", "nash_md"}),
-        frozenset({"dpo", "behavior_baseline"}),
+        frozenset({"dpo", "behavior_baseline", "from_r_to_q", "step_q"}),
     }
 
 

@@ -142,6 +142,9 @@ def informative(advantage: Advantage, rollouts: RolloutBatch) -> Tensor:
 
     Raises:
         UserError: The advantage cannot do without what is computed of a whole generation later.
+        AttributeError: An advantage that needs nothing of it has a bug.
+        TypeError: The same.
+        ValueError: The same.
 
     """
     if not advantage.compares_rewards:

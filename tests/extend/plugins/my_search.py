@@ -26,8 +26,7 @@ class Again(Search):
         for number in range(self.most):
             again = replace(params, num_samples=1, seed=params.seed + number)
             drawn = bench.engine.sample([prompt for _, prompt in left], again)
-            asked = [problem for problem, _ in left]
-            scored = bench.score([*zip(asked, drawn, strict=True)])
+            scored = bench.score([*zip([each for each, _ in left], drawn, strict=True)])
             for each in scored:
                 made[each.problem.id].append(each)
             wrong = [not each.score.correct for each in scored]
