@@ -1,4 +1,4 @@
-"""Two questions of the field that claims of the catalog settle here, with their pictures.
+"""Two questions of the field as claims of the catalog measure them here, with their pictures.
 
     posttrain method run large_k
     posttrain method run forking_tokens

@@ -44,6 +44,18 @@ class EvaluateConfig(EpisodeSamplingConfig):
         return (place < self.dev_share) == (self.part == "dev")
 
     @model_validator(mode="after")
+    def _decodes_answers_otherwise(self) -> Self:
+        odd = [
+            name for name, each in self.variants.items() if type(each).drawn_by != Variant.drawn_by
+        ]
+        if odd and self.environment.authors():
+            raise ValueError(
+                f"the variant {odd[0]} draws one answer by an engine of its own, which no turn"
+                " follows; leave it out, or the environment"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _consistent(self) -> Self:
         beyond = [k for k in self.pass_at if k < 1 or k > self.num_samples]
         if beyond:

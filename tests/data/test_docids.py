@@ -69,3 +69,10 @@ def test_it_follows_from_the_seed():
 def test_a_collection_has_two_documents_at_least():
     with pytest.raises(UserError, match="documents: input should be greater than or equal to 2"):
         read(documents=1)
+
+
+def test_more_queries_than_there_are_and_more_words_than_a_document_has_are_refused():
+    with pytest.raises(UserError, match="has 2 different queries of 2 documents, and 52 are asked"):
+        read(documents=2, words=2)
+    with pytest.raises(UserError, match="asks for 3 words of a document that has 2"):
+        read(words=2, asked=3)

@@ -22,10 +22,12 @@ from posttrain.learning.algorithms.foreign_losses.cloned import Cloned
 from posttrain.learning.algorithms.foreign_losses.shaped import Shaped
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rl.additions.refinements import Refinements
+from posttrain.learning.rl.additions.tempered import Tempered
 from posttrain.learning.rl.joined import _best
 from posttrain.learning.rl.producers.base import Workbench
 from posttrain.learning.rl.replay import replay
 from posttrain.learning.rl.understood import understood
+from posttrain.learning.rollouts.engines.base import FinishReason, SamplingParams
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.rl.config import RlStageConfig
@@ -196,6 +198,28 @@ def test_what_is_understood_makes_the_answer_likely(guesser, coins):
 def test_answers_of_others_without_a_loss_for_them_are_refused():
     with pytest.raises(UserError, match="nothing says how these enter the loss"):
         RlStageConfig.parse({"draw": {"additions": {"kind": "traces"}}}, where="rl")
+
+
+def test_each_group_is_offered_what_was_drawn_for_its_own_problem():
+    """Four groups of 1 nat a token, above the target: the cooler draw, for half of the share."""
+    asked = []
+
+    def sample(prompts, params):
+        asked.append(params.temperature)
+        for prompt in prompts:
+            for place in range(params.num_samples):
+                end = FinishReason.LENGTH if place == 1 else FinishReason.STOP
+                yield SimpleNamespace(text=f"{prompt.id} {place}", finish_reason=end)
+
+    bench = SimpleNamespace(work=SimpleNamespace(engine=SimpleNamespace(sample=sample)))
+    row = SimpleNamespace(logprobs=[-1.0], token_ids=[1, 2], spans=[SimpleNamespace(end=1)])
+    problems = [SimpleNamespace(id=name) for name in "abcd"]
+    at = SimpleNamespace(params=SamplingParams(max_tokens=4, num_samples=3))
+    tempered = Tempered(target=0.5, share=1.0, high=2.0, low=0.5).start(bench)
+    found = tempered.join([[row, row]] * 4, problems, at)
+    offered = [[each.text for each in joining.added] for joining in found]
+    assert offered == [["a/tempered 0", "a/tempered 2"], ["b/tempered 0", "b/tempered 2"], [], []]
+    assert asked == [0.5]
 
 
 @pytest.mark.parametrize(("target", "groups"), [(100.0, 4), (0.0, 2)])

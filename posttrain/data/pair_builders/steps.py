@@ -13,10 +13,10 @@ class StepPairs(PairBuilder):
 
     A step is a line. Samples that begin alike are one path of a tree; the value of a step is the
     mean of 2 x score - 1 over the samples that go through it, each as often as it was drawn, which
-    is what a tree search that made them has backed up. `signs` sets every step of positive value
-    against every one of negative value; `extremes` goes along the best sample and sets at each of
-    its states the step of the highest value against that of the lowest. A pair's scores are the
-    values; its texts are all up to the step, whose beginning is noted.
+    is what a tree search with `failure: -1` that made them has backed up. `signs` sets every step
+    of positive value against every one of negative value; `extremes` goes along the best sample and
+    sets at each of its states the step of the highest value against that of the lowest. A pair's
+    scores are the  values; its texts are all up to the step, whose beginning is noted.
     """
 
     SOURCE = (

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from posttrain.data.sources.base import Source, SourceRequest, SourceRows
 from posttrain.data.teachers.base import Solution, Teacher
+from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import stable_seed
 from posttrain.stage.slots import InSlot, Part
 
@@ -23,8 +24,8 @@ _Document = tuple[str, Sequence[str]]
 class DocidSource(Source):
     """Makes a collection, and queries that ask for its documents by some of their words.
 
-    A document is a handful of words that others share, and its identifier begins with the letter of
-    its topic, whose words are likelier in it. What is learned from is documents and queries with
+    A document is a handful of words that others share, and its identifier begins with the syllable
+    of its topic, whose words are likelier in it. What is learned from is documents and queries with
     their identifiers, and for each query wrong ones too: those of the documents that share most of
     its words with it. These are in the corpus, as solutions that no verifier accepts.
     """
@@ -39,7 +40,7 @@ class DocidSource(Source):
     """Name of the source."""
     documents: int = Field(default=60, ge=2, le=400)
     """Documents of the collection."""
-    words: int = Field(default=6, ge=2)
+    words: int = Field(default=6, ge=2, le=57)
     """Words of a document."""
     asked: int = Field(default=2, ge=1)
     """Words of a query."""
@@ -49,6 +50,15 @@ class DocidSource(Source):
         default={"kind": "exact", "answer": "whole"}, validate_default=True
     )
     """What scores an identifier."""
+
+    @model_validator(mode="after")
+    def _asks_for_words_that_there_are(self) -> Self:
+        if self.asked > self.words:
+            raise ValueError(
+                f"a query asks for {self.asked} words of a document that has {self.words}; set"
+                " asked to words at most"
+            )
+        return self
 
     def without_solutions(self, teacher: Teacher, path: "Path | None") -> str:  # noqa: ARG002
         """Say that it has solutions; see `TellsSolutions`."""
@@ -74,6 +84,13 @@ class DocidSource(Source):
             rows.solutions.extend(Solution(rows.train[-1], text, "docids") for text in answers)
             if len(rows.train) == request.num_problems:
                 break
+        made = len(rows.heldout) + len(rows.train)
+        if made < wanted:
+            raise UserError(
+                f"synthesize.sources: {self.name} has {made} different queries of {self.documents}"
+                f" documents, and {wanted} are asked for; set documents or words higher, or"
+                " num_problems lower"
+            )
         for document in collection:
             whole = self._posed(f"read {' '.join(document[1])}", document)
             rows.train.append(whole)

@@ -264,6 +264,11 @@ class Algorithm(StageConfig):
                 f"critic is set, but advantage {self.advantage.kind} never asks it;"
                 " leave critic out, or set advantage.kind to gae"
             )
+        if self.critic is not None and self.critic.target != self.advantage.CRITIC:
+            raise ValueError(
+                f"advantage {self.advantage.kind} reads values as {self.advantage.CRITIC}, but"
+                f" critic.target is {self.critic.target}; set it to {self.advantage.CRITIC}"
+            )
         whole = AlgorithmFacts(
             self.old_policy,
             self.aggregation.kind,

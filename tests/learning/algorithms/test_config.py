@@ -33,6 +33,11 @@ CONTRADICTIONS = {
         "rl.algorithm: critic is set, but advantage group never asks it;"
         " leave critic out, or set advantage.kind to gae",
     ),
+    "values of another kind": (
+        {"advantage": {"kind": "outcome_credit"}, "critic": {}},
+        "rl.algorithm: advantage outcome_credit reads values as outcome, but critic.target is"
+        " return; set it to outcome",
+    ),
     "dual inside the clip": (
         {"surrogate": {"dual": 1.1}},
         "rl.algorithm.surrogate: dual 1.1 lies inside the clip range, which ends at 1.28;"

@@ -130,7 +130,9 @@ def all_algorithms():
     for kind in ("turns", "entropy_modulated"):
         yield validated({"advantage": {"kind": kind, "baseline": "none", "whiten": "sample"}})
     for more in ({"baseline": "none", "whiten": "sample"}, {"scale": "sample"}):
-        yield validated({"advantage": {"kind": "outcome_credit", **more}, "critic": {}})
+        yield validated(
+            {"advantage": {"kind": "outcome_credit", **more}, "critic": {"target": "outcome"}}
+        )
 
 
 WITHOUT_EFFECT = (
@@ -159,6 +161,8 @@ def test_any_one_switch_changes_the_digest():
         "TdValues.recalled",
         "OutcomeValues.gamma",
         "LearnedAdvantage.whiten_epsilon",
+        # It follows from the advantage, and is refused where it does not.
+        "CriticConfig.target",
     }
     assert touched >= expected - never
 

@@ -308,6 +308,10 @@ def test_a_critique_quotes_every_step_and_the_end():
         ("7 / 2 = 3", True),
         ("#### 9", True),
     ]
+    assert critique("2 + 3 = 5\n5 + 1 = 6", solved=False).splitlines() == [
+        "Right: `2 + 3 = 5`.",
+        "Wrong: `5 + 1 = 6`, it is not the answer.",
+    ]
     assert list(spans("Right: `8`.\nWrong: `5`.", "5")) == [(0, 1, False)]
 
 

@@ -21,6 +21,9 @@ class Advantage(AlgorithmPart):
     """Scopes, `turn` or `token`, of reward components that it takes: what one of these places is
     paid reaches that place and those before it alone."""
 
+    CRITIC: ClassVar[Literal["return", "outcome"]] = "return"
+    """What the values are that it asks a critic for: `critic.target` has to be the same."""
+
     whiten: Literal["none", "sample", "population"] = "none"
     """Shift to mean 0 and scale to deviation 1 over the tokens of the batch."""
     whiten_epsilon: float = Field(default=1e-8, ge=0.0)

@@ -17,7 +17,7 @@ class OutcomeCreditAdvantage(GroupRelative):
 
     p is how likely the critic holds it that the rollout ends as it did: right, where its advantage
     is above 0, by `sigmoid` of the mean of the critic's values so far, else wrong. The critic's
-    target is whether it is right (reward above 0); take `critic.target: outcome`. Its values begin
+    target is whether it is right (reward above 0), by `critic.target: outcome`. Its values begin
     at 0, so that at `tau` 0.5 it learns first, and the policy as far as it has.
     """
 
@@ -26,6 +26,7 @@ class OutcomeCreditAdvantage(GroupRelative):
         " threshold_rescale)"
     )
     NEEDS: ClassVar[frozenset[str]] = frozenset({"values"})
+    CRITIC: ClassVar[Literal["return", "outcome"]] = "outcome"
 
     kind: Literal["outcome_credit"] = "outcome_credit"
     """Learn where it could be told how the rollout ends."""

@@ -92,7 +92,11 @@ def critique(text: str, *, solved: bool) -> str:
 
     """
     said = []
+    last = text.rstrip().rpartition("\n")[2]
     for found in _STEP.finditer(text):
+        # The last line is judged as the answer, whatever operation it is.
+        if found.end() == len(text.rstrip()):
+            break
         left, right, result = int(found[1]), int(found[3]), int(found[4])
         if found[2] == "/" and right == 0:
             said.append(f"Wrong: `{found[0]}`, nothing is divided by 0.")
@@ -101,7 +105,6 @@ def critique(text: str, *, solved: bool) -> str:
         value = left // right if value is None else value
         quoted = f"`{found[0]}`"
         said.append(f"Right: {quoted}." if value == result else f"Wrong: {quoted}, it is {value}.")
-    last = text.rstrip().rpartition("\n")[2]
     if last:
         end = f"Right: `{last}`." if solved else f"Wrong: `{last}`, it is not the answer."
         said.append(end)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from math import ceil
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 class Tempered(Addition):
     """Draw a second time at another temperature, and let what is right of it join its group.
 
-    The entropy of a step is the mean of -log p over the tokens that the policy drew for it. At most
-    `target`, the second draw is at `high`, which leads to more entropy where it is learned
+    The entropy of a step is the mean of -log p over the tokens of its groups that are learned from.
+    At most `target`, the second draw is at `high`, which leads to more entropy where it is learned
     from (`algorithm.foreign: cloned`); above it is at `low`, and of half as many groups.
     """
 
@@ -81,7 +82,7 @@ class TemperedAtWork(AdditionAtWork):
         drawn = iter(self._bench.work.engine.sample(prompts, params))
         added: list[list[Added]] = [[] for _ in groups]
         for place in chosen:
-            for sample, _ in zip(drawn, range(params.num_samples), strict=False):
+            for sample in islice(drawn, params.num_samples):
                 # One that was cut off would be taught to end where it was.
                 if sample.finish_reason == FinishReason.STOP:
                     added[place].append(Added(sample.text, "tempered"))

@@ -41,6 +41,8 @@ class TreeSearch(Search):
     the N of its state; by `uct` what was never visited goes first."""
     exploration: float = Field(default=1.0, ge=0.0)
     """Their c."""
+    failure: float = Field(default=0.0, ge=-1.0, le=0.0)
+    """What a score of 0 is worth; a score of 1 is worth 1, and a step that was never visited 0."""
     until_solved: bool = True
     """Stop at a problem's first right answer."""
 
@@ -72,7 +74,7 @@ class TreeSearch(Search):
             for tree, leaf, made in zip(going, leaves, scored, strict=True):
                 tree.made.append(made)
                 tree.done = self.until_solved and bool(made.score.correct)
-                leaf.back_up(made.score.value or 0.0)
+                leaf.back_up(self.failure + (1.0 - self.failure) * (made.score.value or 0.0))
             bench.report(sum(tree.done for tree in trees))
         bench.report(len(trees))
         return [made for tree in trees for made in tree.made]
