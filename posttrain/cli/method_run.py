@@ -126,7 +126,9 @@ def recheck_claim(method: Method, claim: MethodClaim, root: Path) -> Rechecked:
     with _opened(folder, values, root, command) as session:
         first = _first_seed(session)
         names = {str(ref.stage) for ref in first.values()}
-        names |= {each for name in names for each in session.dag.upstream(name)}
+        for stage in reversed(session.dag.order()):
+            if stage in names:
+                names.update(session.dag.upstream(stage))
         plan = [each for each in session.planner.plan() if each.stage in names]
         _bring_up(session, plan, command)
         made, commit = _made(session), revision_of(session.workspace.root).commit or ""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -146,6 +147,8 @@ def test_a_claim_is_run_kept_shown_and_stale_and_rechecked(project):
     file = project / "methods" / "verdicts.jsonl"
     file.write_text(json.dumps(kept | {"keys": {**kept["keys"], "rl_mine_2": "0"}}) + "\n")
     assert claim_of(project) == f"mine.no_worse stale ({kept['verdict']})"
+    # As in a clean clone: nothing of what the first seed stands on is there.
+    shutil.rmtree(project / ".posttrain")
     posttrain(project, "method", "recheck", "mine")
     stands = json.loads(file.read_text().splitlines()[-1])
     assert stands == kept | {"rechecked": kept["commit"]}
