@@ -164,7 +164,7 @@ def reward(
     from posttrain.learning.training.prepare import prepare_for_training
     from posttrain.learning.training.supervised import train
     from tasks.reward.config import RewardConfig
-    from tasks.reward.stage import _pair_loss
+    from tasks.reward.readings import pair_loss
 
     pace.facts["tokens"] = sum(
         num_tokens(folder, rows["pairs"], side) for side in ("chosen", "rejected")
@@ -184,7 +184,7 @@ def reward(
     train(
         trainable,
         encoded.objective(
-            partial(_pair_loss, model, config.centering),
+            partial(pair_loss, model, config.centering),
             lambda part, packed: encoded.table(part, packed=packed).batch,
             config=config,
             seed=context.seed,

@@ -5,8 +5,9 @@
     python -m benchmarks.questions
 
 Reads what those two commands left under .posttrain/claims, runs nothing itself, and writes
-figures.json, the tables of README.md, sharpens.svg and fifth.svg here. What counts as an answer was
-stated in the methods' files before their arms were run.
+figures.json, the tables of README.md, sharpens.svg and fifth.svg here; with the name of a question,
+that one alone anew. What counts as an answer was stated in the methods' files before their arms
+were run.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import torch
 
 from benchmarks.questions.picture import by_tokens, pass_at_k
 from posttrain.learning.maths.decision import paired_interval
+from posttrain.methods.claim import FIRST_TRIAL
 from posttrain.pipeline.verdicts import kept_verdicts
 
 HERE = Path(__file__).parent
@@ -68,13 +70,20 @@ def solved_first(claim: str, policy: str) -> list[float]:
 
 
 def _reports(claim: str, stage: str) -> Iterator[dict[str, Any]]:
-    method, _, name = claim.partition(".")
-    known = kept_verdicts().get((method, name))
-    # A trial leaves its runs beside those of the verdict, under higher numbers.
-    for run in range(1, known.seeds + 1 if known else 2):
-        found = sorted((CLAIMS / claim / f"data/{stage}_{run}").glob("report*.json"))
+    # A trial leaves its runs beside those of the verdict.
+    folders = {
+        int(each.name.rpartition("_")[2]): each
+        for each in (CLAIMS / claim / "data").glob(f"{stage}_*")
+    }
+    runs = sorted(number for number in folders if number < FIRST_TRIAL)
+    if not runs:
+        raise SystemExit(
+            f"there is no run of {claim} here: posttrain method run {claim.partition('.')[0]}"
+        )
+    for number in runs:
+        found = sorted(folders[number].glob("report*.json"))
         if not found:
-            raise SystemExit(f"there is no run of {claim} here: posttrain method run {method}")
+            raise SystemExit(f"run {number} of {claim} is not over: run it once more")
         yield json.loads(found[0].read_text())
 
 
@@ -109,25 +118,41 @@ def crossing(ks: Sequence[int], after: Sequence[Sequence[float]], before: Sequen
     ]
 
 
-def measured() -> dict[str, Any]:
-    """Gather the figures of both questions from the runs of their claims."""
-    verdicts = kept_verdicts()
-    curves = drawn_curves("large_k.sharpens", ("large_k", "sft"))
-    after, before = (curves["pass_at"][name] for name in ("large_k", "sft"))
-    said = {
+def measured(names: Sequence[str], kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Gather the figures of questions from the runs of their claims.
+
+    Args:
+        names: The questions.
+        kept: Figures of the others.
+
+    Returns:
+        Figures by question, and the verdicts of all their claims.
+
+    """
+    figures = {**kept, **{name: QUESTIONS[name]() for name in names}}
+    figures["verdicts"] = {
         claim: f"{known.sentence}; {known.seeds} runs, {known.minutes:.0f} min"
-        for (method, claim), known in verdicts.items()
-        if (method, claim) == ("large_k", "sharpens") or method == "forking_tokens"
+        for (method, claim), known in kept_verdicts().items()
+        if method in ("large_k", "forking_tokens")
     }
-    return {
-        "sharpens": {**curves, "crossing": crossing(curves["k"], after, before)},
-        "fifth": {
-            "start": solved_first("forking_tokens.a_fifth_suffices", "sft"),
-            **{name: solved_first(f"forking_tokens.{claim}", arm)
-               for name, (claim, arm) in _TOKENS.items()},
-        },
-        "verdicts": said,
-    }  # fmt: skip
+    return figures
+
+
+def _sharpens() -> dict[str, Any]:
+    curves = drawn_curves("large_k.only_sharpens", ("large_k", "sft"))
+    after, before = (curves["pass_at"][name] for name in ("large_k", "sft"))
+    return {**curves, "crossing": crossing(curves["k"], after, before)}
+
+
+def _fifth() -> dict[str, Any]:
+    found = {"start": solved_first("forking_tokens.a_fifth_suffices", "sft")}
+    for name, (claim, arm) in _TOKENS.items():
+        found[name] = solved_first(f"forking_tokens.{claim}", arm)
+    return found
+
+
+QUESTIONS = {"sharpens": _sharpens, "fifth": _fifth}
+"""What each question's figures are made of."""
 
 
 def lines(figures: Mapping[str, Any]) -> Iterator[str]:
@@ -147,7 +172,8 @@ def lines(figures: Mapping[str, Any]) -> Iterator[str]:
     end = f"{high}" if high <= ks[-1] else f"beyond {ks[-1]}"
     yield f"They cross at k = {met}, between {low} and {end} by the interval over the runs."
     yield ""
-    yield f"- `large_k.sharpens`: {said['sharpens']}."
+    for claim in ("sharpens", "only_sharpens"):
+        yield f"- `large_k.{claim}`: {said[claim]}."
     yield ""
     yield "| learned from | pass@1 | runs |"
     yield "|---|---|---|"
@@ -186,10 +212,14 @@ def main() -> None:
     """Gather the figures, and write them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
+        "questions", nargs="*", choices=[*QUESTIONS, []], help="Those to measure anew; all."
+    )
+    parser.add_argument(
         "--draw", action="store_true", help="Tables and pictures of the kept figures alone."
     )
     asked = parser.parse_args()
-    write(json.loads(FIGURES.read_text()) if asked.draw else measured())
+    kept = json.loads(FIGURES.read_text())
+    write(kept if asked.draw else measured(asked.questions or [*QUESTIONS], kept))
 
 
 if __name__ == "__main__":

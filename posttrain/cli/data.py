@@ -107,7 +107,7 @@ def inspect_(**options: Any) -> None:
     if found.num_broken:
         raise UserError(
             f"{options['file']}: {found.num_broken:,} of {counted(found.num_rows, 'row')} cannot be"
-            " read, which stops a run; mend these lines, or leave them out"
+            f" read, which stops a run; mend these lines, or leave them out: {found.broken[0]}"
         )
 
 

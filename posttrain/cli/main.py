@@ -171,7 +171,8 @@ def main() -> None:
         hear(interrupt)
         cli.main(standalone_mode=False)
     except UserError as error:
-        click.echo(f"error: {printable(str(error))}", err=True)
+        for told in error.sentences:
+            click.echo(f"error: {printable(told)}", err=True)
         sys.exit(2)
     except click.UsageError as error:
         if error.ctx is not None:

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from posttrain.cli.options import DocumentedGroup, plain_table
-from posttrain.stage.errors import UserError, nearest
+from posttrain.provenance.ledger.location import project_root
+from posttrain.stage.errors import UserError, UserErrors, nearest
 
 if TYPE_CHECKING:
     from posttrain.methods.find import FoundMethod
@@ -58,16 +59,19 @@ def method() -> None:
 def list_(family: str | None, state: str | None, tsv: bool) -> None:
     """List every published system with its state, and the base methods beside them.
 
-    Of a hundred claims that are decided at 95%, two or three are decided wrongly.
+    Of a hundred claims that are decided at 95%, two or three are decided wrongly. A file that is
+    wrong is named at the end, which is with 2 then.
     """
-    from posttrain.methods.find import every_method
+    from posttrain.methods.find import readable_methods
     from posttrain.methods.systems import COLUMNS, listed_systems
     from posttrain.pipeline.method_checks import passed_checks
+    from posttrain.pipeline.method_files import look_up_methods
     from posttrain.pipeline.verdicts import standing_verdicts
 
     _refuse_family(family)
     with _of_project() as root:
-        methods = [*every_method().values()]
+        readable, faults = readable_methods()
+        methods, wrong = look_up_methods([*readable.values()], root)
         verdicts, passed = standing_verdicts(methods, root), passed_checks(methods, root)
     systems = [
         each
@@ -77,10 +81,12 @@ def list_(family: str | None, state: str | None, tsv: bool) -> None:
     if tsv:
         for row in (COLUMNS, *systems):
             click.echo("\t".join(row))
-        return
-    base = [] if state else [each for each in methods if not each.method.system]
-    base = [each for each in base if family in (None, each.method.family)]
-    _print_families(systems, base, verdicts)
+    else:
+        base = [] if state else [each for each in methods if not each.method.system]
+        base = [each for each in base if family in (None, each.method.family)]
+        _print_families(systems, base, verdicts)
+    if faults := [*faults, *wrong]:
+        raise UserErrors(map(str, faults))
 
 
 @method.command()
@@ -88,20 +94,28 @@ def list_(family: str | None, state: str | None, tsv: bool) -> None:
 @_output_option
 @click.option("-v", "--verbose", is_flag=True, help="Say of each switch what it does.")
 def show(name: str, output: str, verbose: bool) -> None:
-    """Show the method NAME: source, equation, every switch against the default, claims."""
-    from posttrain.cli.method_shown import print_method, shown_method
-    from posttrain.pipeline.method_checks import checks_of
-    from posttrain.pipeline.verdicts import verdicts_of
+    """Show the method NAME: source, equation, claims, and every switch of it.
 
-    with _of_project() as root:
+    Beside a switch stands the framework's own default where that is another one: what a recipe has
+    that names no method.
+    """
+    from posttrain.cli.method_shown import print_method, shown_method
+    from posttrain.methods.find import has_method
+    from posttrain.pipeline.method_checks import checks_of
+    from posttrain.pipeline.verdicts import broken_off, verdicts_of
+
+    with _of_project(named=name) as root:
+        if has_method(name):
+            _resolved(name, root)
         found = shown_method(name, root)
         verdicts = verdicts_of(found.method, root) if found.method else {}
         checks = checks_of(found.method, root) if found.method else {}
-    if output == "json":
-        known = found.as_object() | {"verdicts": verdicts, "checks": checks}
-        click.echo(json.dumps(known, indent=2))
-        return
-    print_method(found, verdicts, checks, verbose=verbose)
+        if output == "json":
+            known = found.as_object() | {"verdicts": verdicts, "checks": checks}
+            click.echo(json.dumps(known, indent=2))
+        else:
+            broken = broken_off(found.method, root) if found.method else {}
+            print_method(found, verdicts, checks, broken, verbose=verbose)
 
 
 @method.command()
@@ -139,11 +153,11 @@ def diff(before: str, after: str, output: str) -> None:
 
 
 @method.command()
-@click.argument("name")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--claim", "claims", multiple=True, help="Only this one; several are allowed.")
 @click.option("--seeds", type=click.IntRange(min=1), help="Runs of each arm, in a trial.")
-def run(name: str, claims: Sequence[str], seeds: int | None) -> None:
-    """Run what the method NAME claims: its arms against others, and the verdict in a sentence.
+def run(names: Sequence[str], claims: Sequence[str], seeds: int | None) -> None:
+    """Run what each method NAME claims: its arms against others, and the verdict in a sentence.
 
     Arms are paired by seed and share the arena's base. What was run before is not run again, so
     that a command that was stopped takes up where it was. The verdict is confirmed, refuted,
@@ -151,11 +165,12 @@ def run(name: str, claims: Sequence[str], seeds: int | None) -> None:
     the claim, the code of its stages or their parameters change. With other --seeds than the
     claim's it is a trial, and nothing is kept.
     """
-    from posttrain.cli.method_run import run_claims
-    from posttrain.methods.find import find_method
+    from posttrain.cli.method_run import run_methods
 
+    if claims and len(names) > 1:
+        raise UserError("--claim is of one method; name that alone")
     with _of_project() as root:
-        run_claims(find_method(name).method, claims, root, seeds=seeds)
+        run_methods([_resolved(name, root).method for name in names], claims, root, seeds=seeds)
 
 
 @method.command()
@@ -199,12 +214,13 @@ def recheck(names: Sequence[str]) -> None:
     from posttrain.methods.find import every_method, find_method
     from posttrain.pipeline.verdicts import standing_verdicts
 
-    failed = []
+    failed, looked = [], 0
     with _of_project() as root:
         found = [find_method(name) for name in names] or [*every_method().values()]
         for (name, claim), word in standing_verdicts(found, root).items():
             if not word.startswith("stale"):
                 continue
+            looked += 1
             of_name = next(each.method for each in found if each.method.name == name)
             said = next(each for each in of_name.claims if each.name == claim)
             try:
@@ -216,6 +232,9 @@ def recheck(names: Sequence[str]) -> None:
                 failed.append(f"{name}.{claim}")
     if failed:
         raise click.ClickException(f"stale: {', '.join(failed)}")
+    if not looked:
+        claims = sum(len(each.method.claims) for each in found)
+        click.echo("nothing is stale" if claims else "nothing is claimed")
 
 
 @method.command()
@@ -239,7 +258,7 @@ def check(names: Sequence[str], gradients: bool) -> None:
 
     What was found is kept in methods/checks.jsonl of the project, and counts as long as the method
     comes to the same settings: a system is whole (state y) once its method passed, and a claim of
-    it is decided.
+    it is decided. So there must be a project.
 
     Examples:
       posttrain method check                 every method, in a minute
@@ -249,10 +268,11 @@ def check(names: Sequence[str], gradients: bool) -> None:
 
     """
     from posttrain.cli.method_check import check_gradients, check_switches
-    from posttrain.methods.find import every_method, find_method
+    from posttrain.methods.find import every_method
 
+    project_root(Path.cwd())
     with _of_project() as root:
-        methods = [find_method(name) for name in names] or [*every_method().values()]
+        methods = [_resolved(name, root) for name in names] or [*every_method().values()]
         look = check_gradients if gradients else check_switches
         failed = look(methods, root)
     if failed and gradients:
@@ -261,6 +281,18 @@ def check(names: Sequence[str], gradients: bool) -> None:
         )
     if failed:
         raise click.ClickException(f"what they set does nothing: {', '.join(failed)}")
+
+
+def _resolved(name: str, root: Path) -> "FoundMethod":
+    """Find a method, and look up what its file says before anything runs."""
+    from posttrain.methods.find import find_method
+    from posttrain.pipeline.method_files import look_up_methods
+
+    found = find_method(name)
+    _, faults = look_up_methods([found], root)
+    for fault in faults:
+        raise fault
+    return found
 
 
 def _refuse_family(family: str | None) -> None:
@@ -272,7 +304,7 @@ def _refuse_family(family: str | None) -> None:
 
 
 @contextmanager
-def _of_project() -> Iterator[Path]:
+def _of_project(*, named: str = "") -> Iterator[Path]:
     """Let methods and parts of the project that this folder is in be found; give its root."""
     from posttrain.cli.schema import recipe_and_root
     from posttrain.methods.find import methods_of
@@ -280,7 +312,7 @@ def _of_project() -> Iterator[Path]:
 
     recipe, root = recipe_and_root(None)
     plugins = recipe.plugins if recipe else ()
-    with plugged(plugins), methods_of(root, plugins):
+    with plugged(plugins), methods_of(root, plugins, named=named):
         yield root
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 
 from posttrain.cli.options import plain_table
 from posttrain.methods.find import FoundMethod
@@ -24,6 +25,8 @@ from posttrain.views.report.claims import (
 )
 
 _STYLES = {"confirmed": "green", "refuted": "red"}
+_WIDEST = 1000
+"""Columns that no line of the table needs."""
 
 
 def claim_rows(methods: Sequence[FoundMethod], root: Path | None) -> list[ClaimRow]:
@@ -47,7 +50,8 @@ def claim_rows(methods: Sequence[FoundMethod], root: Path | None) -> list[ClaimR
             said = (found.method.family, found.method.name, claim.name, claim.says, claim.arena)
             known = kept.get((found.method.name, claim.name))
             if known is None:
-                rows.append(ClaimRow(*said))
+                compared = tuple(each.compared_with(claim.against) for each in claim.decide)
+                rows.append(ClaimRow(*said, compared=compared))
                 continue
             row = ClaimRow(
                 *said,
@@ -87,12 +91,16 @@ def show_claims(rows: Sequence[ClaimRow], output: str, page: Path | None) -> Non
 
 def _print(rows: Sequence[ClaimRow]) -> None:
     console = Console(highlight=False)
-    table = plain_table(*HEADING)
+    table = plain_table(*HEADING, unbroken=HEADING)
     for row in rows:
         cells = [escape(cell) for cell in row.cells()]
         if style := _STYLES.get(row.verdict):
             cells[5] = f"[{style}]{cells[5]}[/]"
         cells[4] = cells[4].replace("; ", "\n")
         table.add_row(*cells)
+    # Names are to be searched for and copied: where they need more columns than the terminal has,
+    # lines are longer than it is.
+    needed = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
+    console.width = max(console.width, needed)
     console.print(table)
     console.print(tally_of_claims(rows))

@@ -12,21 +12,52 @@ import click
 from ruamel.yaml import YAML
 
 from posttrain.cli.run import execute
-from posttrain.cli.schema import recipe_and_root
 from posttrain.methods.claim import MethodClaim
 from posttrain.methods.method import Method
 from posttrain.pipeline.claim_recipe import digest_of_claim, values_of_claim
 from posttrain.pipeline.execution.display import PlainDisplay
 from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.pipeline.plan import Decision
-from posttrain.pipeline.verdicts import KeptVerdict, claim_keys, keep_verdict, kept_verdicts
+from posttrain.pipeline.verdicts import (
+    KeptVerdict,
+    claim_keys,
+    command_of_claim,
+    keep_verdict,
+    kept_verdicts,
+)
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.git import revision_of
 from posttrain.provenance.ledger.location import RECIPE_FILE, STATE_DIR
-from posttrain.stage.errors import UserError, nearest
-from posttrain.stage.spec import Reference
+from posttrain.stage.errors import UserError, UserErrors, nearest
+from posttrain.stage.interrupts import Interrupted
 
 _VERDICT = "verdict"
+
+
+def run_methods(
+    methods: Sequence[Method], names: Sequence[str], root: Path, *, seeds: int | None
+) -> None:
+    """Run the claims of several methods, one after the other; see `run_claims`.
+
+    Raises:
+        UserError: Of one method; of several all that was refused, when the others have run.
+
+    """
+    done, refused = list[str](), list[UserError]()
+    for method in methods:
+        try:
+            run_claims(method, names, root, seeds=seeds)
+        except Interrupted:
+            before = f"{', '.join(done)} done; " if done else ""
+            told = f"{before}{method.name} broken off, of which all finished stages are kept"
+            click.echo(f"{told}; the same command goes on there", err=True)
+            raise
+        except UserError as error:
+            refused.append(error)
+        else:
+            done.append(method.name)
+    if refused:
+        raise UserErrors(told for each in refused for told in each.sentences)
 
 
 def run_claims(method: Method, names: Sequence[str], root: Path, *, seeds: int | None) -> None:
@@ -54,6 +85,7 @@ def run_claims(method: Method, names: Sequence[str], root: Path, *, seeds: int |
 
 
 def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> None:
+    values = values_of_claim(method, claim, seeds=seeds)
     arms = ", ".join([method.name, *claim.against])
     click.echo(f"{method.name}.{claim.name}: {claim.says}")
     number = claim.numbers(seeds)[0]
@@ -64,8 +96,9 @@ def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> No
     share = claim.minutes * seeds / claim.seeds
     click.echo(f"about {share:.0f} min on two cores; once stopped, it takes up where it was")
     folder = root / STATE_DIR / "claims" / f"{method.name}.{claim.name}"
-    values = _with_plugins(values_of_claim(method, claim, seeds=seeds))
-    command = f"posttrain method run {method.name}"
+    command = command_of_claim(method, claim)
+    if seeds != claim.seeds:
+        command += f" --seeds {seeds}"
     began = time.monotonic()
     with _opened(folder, values, root, command) as session:
         cached = _bring_up(session, session.planner.plan(), command)
@@ -121,11 +154,11 @@ def recheck_claim(method: Method, claim: MethodClaim, root: Path) -> Rechecked:
     if keys == known.keys:
         return Rechecked(True, f"{name} stands: nothing that it rests on moved")
     folder = root / STATE_DIR / "claims" / name
-    values = _with_plugins(values_of_claim(method, claim, seeds=claim.seeds))
+    values = values_of_claim(method, claim, seeds=claim.seeds)
     command = f"posttrain method recheck {method.name}"
     with _opened(folder, values, root, command) as session:
         first = _first_seed(session)
-        names = {str(ref.stage) for ref in first.values()}
+        names = {stage for stage, _ in first.values()}
         for stage in reversed(session.dag.order()):
             if stage in names:
                 names.update(session.dag.upstream(stage))
@@ -141,12 +174,6 @@ def recheck_claim(method: Method, claim: MethodClaim, root: Path) -> Rechecked:
     return Rechecked(True, told)
 
 
-def _with_plugins(values: dict[str, Any]) -> dict[str, Any]:
-    """Let the claim's recipe name the plug-ins of the project's own: its arms may name parts."""
-    recipe, _ = recipe_and_root(None)
-    return values | ({"plugins": list(recipe.plugins)} if recipe and recipe.plugins else {})
-
-
 def _bring_up(session: Session, decisions: Sequence[Decision], command: str) -> bool:
     """Run what is to be run; True where nothing was."""
     cached = all(decision.action == "cached" for decision in decisions)
@@ -158,10 +185,10 @@ def _bring_up(session: Session, decisions: Sequence[Decision], command: str) -> 
     return cached
 
 
-def _first_seed(session: Session) -> dict[str, Reference]:
-    """What the verdict reads of the first seed, by port: `reports.seed_1`, `curves.dapo_1`, ..."""
-    read = session.dag.stages[_VERDICT].inputs
-    return {port: ref for port, ref in read.items() if port.endswith("_1")}
+def _first_seed(session: Session) -> dict[str, tuple[str, str]]:
+    """Stage and output that the verdict reads of the first seed, by port: `reports.seed_1`, ..."""
+    read = session.dag.stages[_VERDICT].inputs.items()
+    return {port: (str(ref.stage), str(ref.output)) for port, ref in read if port.endswith("_1")}
 
 
 def _made(session: Session) -> dict[str, str]:
@@ -171,11 +198,8 @@ def _made(session: Session) -> dict[str, str]:
         for stage, run in session.records.items()
         for record in run.outputs
     }
-    return {
-        port: outputs[str(ref.stage), str(ref.output)]
-        for port, ref in _first_seed(session).items()
-        if (str(ref.stage), str(ref.output)) in outputs
-    }
+    read = _first_seed(session).items()
+    return {port: outputs[made] for port, made in read if made in outputs}
 
 
 @contextmanager

@@ -1,8 +1,10 @@
 """What `posttrain method show` and `diff` say: sections of a method, resolved."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +24,14 @@ from posttrain.learning.algorithms.identity import (
 )
 from posttrain.learning.algorithms.preference import PreferenceAlgorithm
 from posttrain.learning.algorithms.presets import PREFERENCE_PRESETS, PRESETS
-from posttrain.methods.find import every_method, find_method, has_method
+from posttrain.methods.find import find_method, has_method, readable_methods
 from posttrain.methods.method import Method
 from posttrain.methods.systems import published_systems
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.pipeline.recipe_method import sections_of_method
 from posttrain.pipeline.recipe_schema import stages_of_flow
 from posttrain.pipeline.workspace import Workspace
-from posttrain.stage.config import StageConfig
+from posttrain.stage.config import StageConfig, configs_in
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.hashing import canonical_json, sha256_of
 
@@ -134,11 +136,12 @@ def shown_method(name: str, root: Path) -> ShownMethod:
         raise UserError("the method's name is empty; posttrain method list names them all")
     if has_method(name):
         return _of_method(name, root)
-    algorithms = _algorithms()
+    # What is wrong in the file of another method says nothing of this name.
+    methods, _ = readable_methods()
+    algorithms = _algorithms(methods)
     if known := name_by_digest(name, algorithms):
         of_today = digest(algorithms[known]).startswith(name)
         return replace(_of_method(known, root), remark="" if of_today else _before(known, name))
-    methods = every_method()
     if of_system := [each for each, found in methods.items() if found.method.system == name]:
         return _of_method(of_system[0], root)
     path = Path(name)
@@ -161,9 +164,15 @@ def _before(known: str, name: str) -> str:
     )
 
 
-def _algorithms() -> dict[str, Identified]:
-    of_rl = {name: preset.algorithm for name, preset in PRESETS.items()}
-    return of_rl | {name: preset.algorithm for name, preset in PREFERENCE_PRESETS.items()}
+def _algorithms(names: Iterable[str]) -> dict[str, Identified]:
+    """The algorithms of methods by name, where nothing is wrong with them."""
+    found: dict[str, Identified] = {}
+    for name in names:
+        for presets in (PRESETS, PREFERENCE_PRESETS):
+            with suppress(UserError):
+                if name in presets:
+                    found[name] = presets[name].algorithm
+    return found
 
 
 def _of_method(name: str, root: Path) -> ShownMethod:
@@ -190,6 +199,7 @@ def print_method(
     shown: ShownMethod,
     verdicts: Mapping[str, str],
     checks: Mapping[str, str],
+    broken: Mapping[str, str],
     *,
     verbose: bool,
 ) -> None:
@@ -199,6 +209,7 @@ def print_method(
         shown: The method.
         verdicts: What is known of its claims, by their names.
         checks: Those that were made of it as it is today, by their kinds.
+        broken: How the last run of a claim ended that came to no verdict.
         verbose: Whether to say of each switch what it does.
 
     """
@@ -218,11 +229,11 @@ def print_method(
     console.print()
     _print_switches(console, shown, verbose=verbose)
     for section, config in shown.sections.items():
-        for line in config.remarks():
+        for line in chain.from_iterable(each.remarks() for each in configs_in(config)):
             console.print(f"note: {section}: {line}", markup=False, soft_wrap=True)
-    for heading, text in _story(said, verdicts, checks) if said else ():
+    for heading, text in _story(said, verdicts, checks, broken) if said else ():
         console.print(f"\n[bold]{heading}[/]")
-        console.print(text, markup=False)
+        console.print(text, markup=False, soft_wrap=heading == "claims")
 
 
 def switch_value(value: object) -> str:
@@ -232,7 +243,7 @@ def switch_value(value: object) -> str:
 
 def _print_switches(console: Console, shown: ShownMethod, *, verbose: bool) -> None:
     more = ("meaning",) if verbose else ()
-    table = plain_table("switch", "value", "default", *more, unbroken=("switch",))
+    table = plain_table("switch", "value", "framework's default", *more, unbroken=("switch",))
     meanings = {
         f"{name}.{path}": text
         for name, config in shown.sections.items()
@@ -246,7 +257,10 @@ def _print_switches(console: Console, shown: ShownMethod, *, verbose: bool) -> N
 
 
 def _story(
-    method: Method, verdicts: Mapping[str, str], checks: Mapping[str, str]
+    method: Method,
+    verdicts: Mapping[str, str],
+    checks: Mapping[str, str],
+    broken: Mapping[str, str],
 ) -> Iterator[tuple[str, str]]:
     """What a method's file says beside its settings, under headings."""
     texts = {
@@ -256,13 +270,54 @@ def _story(
         "like": method.like,
         "of the system": method.system,
         "leaves out": "\n".join(method.leaves_out),
-        "claims": "\n".join(
-            f"{each.name}: {each.says}\n  {verdicts.get(each.name, 'not run')}"
-            for each in method.claims
-        ),
+        "reads": "\n".join(_inputs(method)),
+        "claims": "\n".join(_claims(method, verdicts, broken)),
         "checks": "\n".join(f"{kind}: {found}" for kind, found in sorted(checks.items())),
     }
     return ((heading, text) for heading, text in texts.items() if text)
+
+
+def _inputs(method: Method) -> Iterator[str]:
+    """What each section reads of other stages, and who has these: the method or a recipe."""
+    for section, said in method.sets.items():
+        for port, source in _connected((said or {}).get("inputs") or {}, section):
+            makes = "the method sets" if source.partition(".")[0] in method.sets else "recipes have"
+            yield f"{port} from {source}, which {makes}"
+
+
+def _connected(inputs: Mapping[str, Any], above: str) -> Iterator[tuple[str, str]]:
+    """The ports that are connected, by dotted place, and each output that one reads."""
+    for port, source in inputs.items():
+        place = f"{above}.{port}"
+        if isinstance(source, Mapping):
+            yield from _connected(source, place)
+        elif source is not None:
+            yield from ((place, each) for each in ([source] if isinstance(source, str) else source))
+
+
+def _claims(
+    method: Method, verdicts: Mapping[str, str], broken: Mapping[str, str]
+) -> Iterator[str]:
+    """What is claimed and known of each claim, where it is decided, what each other arm sets."""
+    for claim in method.claims:
+        yield f"{claim.name}: {claim.says}"
+        known = verdicts.get(claim.name, "")
+        # Where a verdict stands, nothing is left to be gone on with.
+        left = "" if known and not known.startswith("stale") else broken.get(claim.name, "")
+        told = [line for line in (known, left) if line]
+        yield from (f"  {line}" for line in told or ["not run"])
+        yield f"  arena {claim.arena}, equal {claim.matched}"
+        yield from (f"  arm {name}: {_in_a_line(said)}" for name, said in claim.against.items())
+
+
+def _in_a_line(said: Mapping[str, Any]) -> str:
+    """Spell sections of a recipe as YAML in one line."""
+    import yaml
+
+    line: str = yaml.safe_dump(
+        dict(said), default_flow_style=True, sort_keys=False, allow_unicode=True, width=float("inf")
+    )
+    return line.strip()
 
 
 def _meanings(config: BaseModel, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from typing import Any
 from posttrain.learning.models.record import answer_lengths_in, limit_for
 from posttrain.learning.rollouts.limits import limit_told
 from posttrain.learning.training.lengths import row_limit_told
+from posttrain.methods.find import methods_of
 from posttrain.pipeline.connected_verifiers import without_port
 from posttrain.pipeline.execution.session import Session
 from posttrain.pipeline.plan import Decision
@@ -44,7 +45,10 @@ def notes_on(session: Session, decisions: Sequence[Decision]) -> Iterator[str]:
 
 
 def _of_values(session: Session) -> Iterator[str]:
-    yield from remarks_on(session.dag)
+    recipe = session.recipe
+    with methods_of(session.workspace.root, recipe.plugins, named=recipe.method):
+        remarks = remarks_on(session.dag)
+    yield from remarks
     for name, stage in session.dag.stages.items():
         lacks = without_port(stage, session.dag)
         if lacks and VERIFIES in session.planner.keys.closure(name).symbols:

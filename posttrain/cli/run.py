@@ -126,7 +126,7 @@ def execute(
 
     What is to be done `then` is done while the tracker still writes.
     """
-    from posttrain.pipeline.execution.failures import StageFailed
+    from posttrain.pipeline.execution.failures import ServerFailed, StageFailed
     from posttrain.views.tracking import open_tracker
     from posttrain.views.tracking.base import CLOSE_SECONDS
 
@@ -150,6 +150,8 @@ def execute(
                 f"{failure}\nOnce that is mended, run the same command again: finished stages are "
                 "kept, and a stage with checkpoints goes on from the last one."
             ) from None
+        except ServerFailed as failure:
+            raise click.ClickException(str(failure)) from None
         finally:
             complaint = tracker.close(seconds=patience)
             if complaint and patience == CLOSE_SECONDS:

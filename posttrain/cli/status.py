@@ -52,8 +52,10 @@ def _stages(session: "Session", decisions: "Sequence[Decision]") -> Table:
     headings = ("stage and artifacts", "rows", "size", "digest")
     table = plain_table(*headings, right=("rows", "size"), unbroken=headings)
     for decision in decisions:
-        made = decision.known or session.ledger.history.latest(decision.stage, session.recipe.name)
-        state = _STATES[decision.action] if made else "[red]never ran[/]"
+        history, of = session.ledger.history, (decision.stage, session.recipe.name)
+        made = decision.known or history.latest(*of)
+        tried = "failed" if history.executions(*of, limit=1) else "never ran"
+        state = _STATES[decision.action] if made else f"[red]{tried}[/]"
         table.add_row(f"[bold]{decision.stage}[/] {state}")
         for record in made.outputs if made else ():
             rows = "" if record.rows is None else f"{record.rows:,}"

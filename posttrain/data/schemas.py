@@ -116,7 +116,7 @@ ROLLOUTS = pl.Schema(
         "spans": pl.List(SPAN),  # of all tokens, in order
         "logprobs": pl.List(pl.Float32),  # of the drawn tokens in order, by the engine
         "versions": pl.List(pl.Int32),  # of the policy, one per drawn span
-        "end": pl.String,  # over, turns, tokens, time, failed
+        "end": pl.String,  # over, turns, tokens, time, failed; unfinished: goes on in a later step
         "text": pl.String,  # of the drawn tokens
         "turns": pl.List(TURN),  # where the environment says what an episode is worth; else none
         "shared": pl.Int32,  # of the drawn tokens, the first so many that are another rollout's too

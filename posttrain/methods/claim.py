@@ -1,5 +1,6 @@
 """What a method claims: an experiment with its margin, stated before it is run; and arenas."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -11,7 +12,8 @@ Amount = Literal["rollouts", "updates", "tokens"]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$")]
 
 
-_TRIAL = 101
+FIRST_TRIAL = 101
+"""The first run that settings are tuned on, and no claim is decided."""
 ARENA_BASE = "base"
 """In place of an arm's name: the arena's base, from which all arms begin."""
 
@@ -48,6 +50,12 @@ class ClaimDecision(StageConfig):
                 " metric of the evaluation"
             )
         return self
+
+    def compared_with(self, arms: Iterable[str]) -> str:
+        """Name what the method's arm is compared with, of a claim with these other arms."""
+        if self.than is not None:
+            return f"{self.than:g}"
+        return self.against or next(iter(arms))
 
     @model_validator(mode="after")
     def _has_room(self) -> Self:
@@ -112,7 +120,7 @@ class MethodClaim(StageConfig):
         Those of a trial, which are not as many as the claim says, start at 101: what a claim is
         tuned on is not what decides it.
         """
-        first = self.first_seed if seeds == self.seeds else _TRIAL
+        first = self.first_seed if seeds == self.seeds else FIRST_TRIAL
         return range(first, first + seeds)
 
     @model_validator(mode="after")

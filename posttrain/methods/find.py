@@ -3,10 +3,9 @@
 import importlib.util
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from glob import iglob
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,12 +22,22 @@ SHIPPED = Path(__file__).parent
 """The catalog that comes with posttrain."""
 
 _SUFFIX = ".yaml"
-_ANY = f"[!_.]*/*{_SUFFIX}"
+_ANY = f"*{_SUFFIX}"
 ARENAS = "arenas"
 """The folder of arenas, in that of methods: `methods/arenas/<name>.yaml`."""
 
-# As plug-ins are: of the recipes that are open, the last one's folders count.
-_in_force: list[tuple[Path, ...]] = []
+
+class _OpenRecipe(NamedTuple):
+    """What methods are looked for in, and who asks."""
+
+    folders: tuple[Path, ...] = ()
+    plugins: tuple[str, ...] = ()
+    named: str = ""
+    """The method that it says at the top."""
+
+
+# As plug-ins are: of the recipes that are open, the last one counts.
+_in_force: list[_OpenRecipe] = [_OpenRecipe()]
 
 # YAML 1.2 as recipes have it, where 5e-4 is a number.
 _FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
@@ -49,20 +58,32 @@ class FoundMethod(NamedTuple):
 
 
 @contextmanager
-def methods_of(root: Path, plugins: Sequence[str] = ()) -> Iterator[None]:
+def methods_of(root: Path, plugins: Sequence[str] = (), *, named: str = "") -> Iterator[None]:
     """Let a project's own methods and those of its plug-ins be found while the context is open.
 
     Args:
         root: The project.
         plugins: Modules that its recipe names, which can be imported; the folder `methods` of the
             package of each is looked through.
+        named: The method that its recipe says at the top, for `named_method`.
 
     """
-    _in_force.append((root / FOLDER, *_beside(plugins)))
+    folders = (root / FOLDER, *_beside(plugins))
+    _in_force.append(_OpenRecipe(folders, tuple(plugins), named))
     try:
         yield
     finally:
         _in_force.pop()
+
+
+def named_method() -> str:
+    """Name the method that the recipe says at the top, of which something is asked; maybe none."""
+    return _in_force[-1].named
+
+
+def plugins_of_project() -> tuple[str, ...]:
+    """Name the plug-ins of the project whose methods are found, for recipes made of these."""
+    return _in_force[-1].plugins
 
 
 def own_folder(root: Path) -> Path:
@@ -72,9 +93,8 @@ def own_folder(root: Path) -> Path:
 
 def method_folders() -> list[Path]:
     """The folders in which methods are looked for, the first that has one of a name goes first."""
-    own = _in_force[-1] if _in_force else ()
     points = dict.fromkeys(point.module for *_, point in installed_parts())
-    folders = dict.fromkeys((*own, *_beside([*points]), SHIPPED))
+    folders = dict.fromkeys((*_in_force[-1].folders, *_beside([*points]), SHIPPED))
     return [each for each in folders if each.is_dir()]
 
 
@@ -97,6 +117,12 @@ def find_method(name: str) -> FoundMethod:
     raise UserError(f"there is no method '{name}'{hint}")
 
 
+def line_of(name: str) -> list[FoundMethod]:
+    """Find the method of a name and those that it is like: the undermost first, itself last."""
+    found = find_method(name)
+    return [*(line_of(found.method.like) if found.method.like else ()), found]
+
+
 def has_method(name: str) -> bool:
     """Tell whether there is a method of that name; its file is not read."""
     return _file(name, method_folders()) is not None
@@ -114,15 +140,35 @@ def every_method() -> dict[str, FoundMethod]:
         UserError: A file is wrong.
 
     """
-    files = dict[str, Path]()
+    found, faults = readable_methods()
+    for fault in faults:
+        raise fault
+    return found
+
+
+def readable_methods() -> tuple[dict[str, FoundMethod], list[UserError]]:
+    """Read every method whose file can be read.
+
+    Returns:
+        The methods by name, as `every_method` orders them, and what is wrong with each other file.
+
+    """
+    found, faults, known = list[FoundMethod](), list[UserError](), set[str]()
     for folder in method_folders():
         own = sorted(_said_in(folder))
-        new = {name for _, name in own} - files.keys()
-        files |= {name: _only_file(name, folder, own) for name in new}
-    found = [*map(_found, files.values())]
+        for name in sorted({name for _, name in own} - known):
+            known.add(name)
+            try:
+                found.append(_found(_only_file(name, folder, own)))
+            except UserError as fault:
+                faults.append(fault)
+    return _by_family(found), faults
+
+
+def _by_family(found: Iterable[FoundMethod]) -> dict[str, FoundMethod]:
     families = [*FAMILIES]
-    found.sort(key=lambda each: (families.index(each.method.family), each.method.name))
-    return {each.method.name: each for each in found}
+    ordered = sorted(found, key=lambda e: (families.index(e.method.family), e.method.name))
+    return {each.method.name: each for each in ordered}
 
 
 def find_arena(name: str) -> Arena:
@@ -140,7 +186,8 @@ def find_arena(name: str) -> Arena:
     """
     files = arena_files()
     if name not in files:
-        raise UserError(f"there is no arena '{name}'{nearest(name, files)}")
+        hint = nearest(name, files) or f"; there are {', '.join(sorted(files))}"
+        raise UserError(f"there is no arena '{name}'{hint}")
     state = files[name].stat()
     return _read_arena(files[name], state.st_mtime_ns, state.st_size)
 
@@ -167,15 +214,23 @@ def _only_file(name: str, folder: Path, said: Sequence[tuple[str, str]]) -> Path
     return files[0]
 
 
-def _said_in(folder: Path) -> Iterator[tuple[str, str]]:
+def _said_in(folder: Path) -> tuple[tuple[str, str], ...]:
     """Family and name of the methods of a folder, by the names of its files alone.
 
-    It is gone through for every algorithm that is named, so no path is made of what is not it.
+    It is asked for every algorithm that is named, so that files are listed again only where a
+    family's folder has changed since.
     """
-    for file in iglob(_ANY, root_dir=folder):  # noqa: PTH207 - a path each is what takes long
-        family, _, name = file.removesuffix(_SUFFIX).partition(os.sep)
-        if family != ARENAS:
-            yield family, name
+    with os.scandir(folder) as entries:
+        seen = [(each.name, each.stat().st_mtime_ns) for each in entries if each.is_dir()]
+    families = (each for each in sorted(seen) if each[0] != ARENAS and each[0][0] not in "_.")
+    return _listed(folder, tuple(families))
+
+
+@lru_cache(maxsize=256)
+def _listed(folder: Path, families: tuple[tuple[str, int], ...]) -> tuple[tuple[str, str], ...]:
+    # A name that begins with a dot is an editor's, of a file that may not be there.
+    files = ((name, file) for name, _ in families for file in (folder / name).glob(_ANY))
+    return tuple((family, file.stem) for family, file in files if file.name[0] != ".")
 
 
 def _found(file: Path, above: tuple[str, ...] = ()) -> FoundMethod:
@@ -240,12 +295,13 @@ def read_mapping(path: Path, what: str) -> dict[str, Any]:
         The mapping.
 
     Raises:
-        UserError: It is no YAML, or something else.
+        UserError: It is no YAML, says a key twice, or is something else.
 
     """
     import yaml
 
-    loader = type("Loader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
+    loader: Any = type("Loader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
+    loader.add_constructor("tag:yaml.org,2002:map", _said_once)
     yaml.add_implicit_resolver(
         "tag:yaml.org,2002:float", re.compile(f"^(?:{_FLOAT.pattern})$"), [*"-+0123456789."], loader
     )
@@ -259,3 +315,20 @@ def read_mapping(path: Path, what: str) -> dict[str, Any]:
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise UserError(f"{shown(path)}: {what} is a mapping that starts with 'name:'")
     return values
+
+
+def _said_once(loader: Any, node: Any) -> Iterator[dict[Any, Any]]:
+    """Make a mapping of which no key is said twice: of two the last would count, unseen."""
+    import yaml
+
+    made: dict[Any, Any] = {}
+    yield made
+    known = set[Any]()
+    for key, _ in node.value:
+        if key.value in known and key.tag != "tag:yaml.org,2002:merge":
+            raise yaml.MarkedYAMLError(
+                problem=f"'{key.value}' is said twice", problem_mark=key.start_mark
+            )
+        known.add(key.value)
+    loader.flatten_mapping(node)
+    made.update(loader.construct_mapping(node, deep=True))

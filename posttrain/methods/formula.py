@@ -96,9 +96,15 @@ class FormulaRollouts:
         rewards = self.reward if rewards is None else rewards
         found = []
         for row, reward in enumerate(rewards):
-            group = [rewards[other] for other in self.members(row)]
-            alike = max(group) == min(group)
-            found.append(0.0 if alike else (reward - mean(group)) / (deviation(group) + plus))
+            found.append(z_score(reward, [rewards[each] for each in self.members(row)], plus=plus))
+        return found
+
+    def standardized_by_answer(self) -> list[float]:
+        """(r - mean) / std within each group, where several rows are of one answer."""
+        found = []
+        for row, reward in enumerate(self.reward):
+            of = {self.stored[other]["episode"]: self.reward[other] for other in self.members(row)}
+            found.append(z_score(reward, list(of.values())))
         return found
 
     def docked_for_length(self) -> list[float]:
@@ -120,6 +126,19 @@ class FormulaRollouts:
             reward - mean([rewards[other] for other in self.members(row) if other != row])
             for row, reward in enumerate(rewards)
         ]
+
+    def paid(self, beta: float, log_p: list[Tensor] | None = None) -> list[Tensor]:
+        """Take a divergence off every token's reward, of what sampled or of `log_p`."""
+        sides = zip(self.log_engine if log_p is None else log_p, self.log_ref, strict=True)
+        found = [-beta * (own - ref) for own, ref in sides]
+        for each, reward in zip(found, self.reward, strict=True):
+            each[-1] += reward
+        return found
+
+    def estimated(self, paid: list[Tensor], *, gamma: float = 1.0) -> list[Tensor]:
+        """Generalized advantages of the critic's values at lambda 0.95, whitened."""
+        both = zip(paid, self.values, strict=True)
+        return whitened([generalized(p, v, 0.95, gamma=gamma) for p, v in both], less=1)
 
 
 @dataclass
@@ -185,6 +204,12 @@ def deviation(numbers: Sequence[float], *, less: int = 1) -> float:
     return math.sqrt(sum((x - center) ** 2 for x in numbers) / (len(numbers) - less))
 
 
+def z_score(reward: float, group: Sequence[float], *, plus: float = 0.0) -> float:
+    """(r - mean) / (std + plus) of a group; 0 where all are alike."""
+    alike = max(group) == min(group)
+    return 0.0 if alike else (reward - mean(group)) / (deviation(group) + plus)
+
+
 def whitened(per_token: list[Tensor], *, less: int) -> list[Tensor]:
     """Mean 0 and deviation 1 over all tokens of the step."""
     flat: list[float] = torch.cat(per_token).tolist()
@@ -192,15 +217,32 @@ def whitened(per_token: list[Tensor], *, less: int) -> list[Tensor]:
     return [(each - mean(flat)) / spread for each in per_token]
 
 
-def generalized(paid: Tensor, values: Tensor, lam: float) -> Tensor:
-    """Sum a critic's surprises at each token of an answer, discounted by `lam` alone."""
+def generalized(paid: Tensor, values: Tensor, lam: float, *, gamma: float = 1.0) -> Tensor:
+    """Sum a critic's surprises at each token of an answer, discounted by `gamma` and `lam`."""
     behind, found, ahead = [*values.tolist()[1:], 0.0], [], 0.0
     for pay, value, following in zip(
         *(reversed(each) for each in (paid.tolist(), values.tolist(), behind)), strict=True
     ):
-        ahead = pay + following - value + lam * ahead
+        ahead = pay + gamma * following - value + gamma * lam * ahead
         found.append(ahead)
     return torch.tensor(found[::-1], dtype=torch.float64)
+
+
+def divergence_by_place(rows: FormulaRollouts, row: int) -> Tensor:
+    """How far the distributions of a row's group are from their mean, from 0 to 1 by place."""
+    members = rows.members(row)
+    longest = max(rows.length(each) for each in members)
+    num_tokens = rows.log_all[row].shape[-1]
+    tables = []
+    for each in members:
+        table = torch.full((longest, num_tokens), -math.log(num_tokens)).double()
+        table[: rows.length(each)] = rows.log_all[each].detach()
+        tables.append(table)
+    usual = torch.stack(tables).mean(0)
+    away = [(usual - table).clamp(-11, 11) for table in tables]
+    by_place = torch.stack([(each.exp() - each - 1).sum(-1) for each in away]).mean(0)
+    scaled = (by_place - by_place.min()) / (by_place.max() - by_place.min() + 1e-8)
+    return scaled[: rows.length(row)]
 
 
 def clipped_gain(ratio: Tensor, advantage: float | Tensor, low: float, high: float) -> Tensor:

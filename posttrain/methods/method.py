@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import field_validator, model_validator
 
-from posttrain.methods.claim import MethodClaim, Name
+from posttrain.methods.claim import FIRST_TRIAL, MethodClaim, Name
 from posttrain.stage.config import StageConfig
 
 FAMILIES: Mapping[str, str] = {
@@ -96,6 +96,11 @@ class Method(StageConfig):
         if self.family not in FAMILIES:
             raise ValueError(
                 f"there is no family '{self.family}'; take one of {', '.join(FAMILIES)}"
+            )
+        if late := [each for each in self.claims if each.first_seed + each.seeds > FIRST_TRIAL]:
+            raise ValueError(
+                f"claim {late[0].name} takes runs from {FIRST_TRIAL} on, on which settings are"
+                " tuned; set first_seed lower"
             )
         names = [claim.name for claim in self.claims]
         if len(set(names)) < len(names):

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from posttrain.methods.find import FoundMethod
 from posttrain.methods.method import Method
+from posttrain.stage.errors import UserError, nearest
 
 State = Literal["y", "text", "p", "-"]
 COLUMNS = ("system", "family", "kind", "state", "file", "claims", "missing")
@@ -69,6 +70,22 @@ def published_systems() -> tuple[PublishedSystem, ...]:
 def blocks() -> dict[str, str]:
     """Read what each block is, by its name."""
     return {row["block"]: row["what"] for row in _rows("blocks.tsv")}
+
+
+def refuse_unknown_system(found: FoundMethod) -> None:
+    """Refuse a method of a system that is none of the list.
+
+    Args:
+        found: The method.
+
+    Raises:
+        UserError: There is no system of that name.
+
+    """
+    names = [each.name for each in published_systems()]
+    if found.method.system and found.method.system not in names:
+        hint = nearest(found.method.system, names) or "; posttrain method list names them all"
+        raise UserError(f"{found.shown}.system: there is no '{found.method.system}'{hint}")
 
 
 def listed_systems(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posttrain.data.contexts import LearnedTurns, PromptContext, in_context
-from posttrain.data.formats.base import RowFormat
+from posttrain.data.formats.base import RawRow, RowFormat
 from posttrain.data.formats.detect import Reading, detect, sampled
 from posttrain.data.formats.forms import Form, Unfit
 from posttrain.data.row_files import FileRow, file_rows
@@ -129,8 +129,7 @@ def inspect_file(
         UserError: The file cannot be read, is of no format or of two, or has no such row.
 
     """
-    sample = sampled(path, split=split, complain=_pass_over)
-    found = Inspection(detect(sample, where=str(path), wanted=wanted))
+    found = Inspection(detect(_sample(path, split), where=str(path), wanted=wanted))
     found.unit = "tokens" if encoding else _CHARACTERS
     seen: set[tuple[str, ...]] = set()
     for row in file_rows(path, split=split, complain=found.complain):
@@ -152,8 +151,14 @@ def inspect_file(
     return found
 
 
-def _pass_over(_: UserError) -> None:
-    """Leave a broken line to the second reading, which counts it."""
+def _sample(path: Path, split: str) -> list[RawRow]:
+    """Read the first rows; broken lines are left to the second reading, which counts them."""
+    broken: list[UserError] = []
+    try:
+        return sampled(path, split=split, complain=broken.append)
+    except UserError as error:
+        # Where no line can be read, the first one tells more than that there are no rows.
+        raise (broken or [error])[0] from None
 
 
 def _forms(found: Inspection, row: FileRow) -> list[Form]:

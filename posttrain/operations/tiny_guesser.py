@@ -1,5 +1,6 @@
 """A policy that guesses between two answers, its problems, and a game of three questions."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -80,14 +81,18 @@ def _place(state: EpisodeState) -> str:
     return f"{state['left']}/{state['right']}"
 
 
-def _problems() -> list[Any]:
-    """The answer is 1 where the prompt says up, 2 where it says down; to odd ones none is right."""
+def tiny_problems() -> list[Any]:
+    """The answer is 1 where the prompt says up, 2 where it says down; to odd ones none is right.
+
+    Whoever asks believes in 1 and 2 by turns.
+    """
     from posttrain.data.schemas import Problem
+    from posttrain.data.sources.opinions import VIEW
 
     sides = (("up", "1"), ("down", "2"), ("odd", "3"))
     return [
-        Problem(side, f"{side} {index} =", answer, index % 2, "exact")
-        for index in range(14)
+        Problem(side, f"{side} {index} =", answer, index % 2, "exact", json.dumps({VIEW: believed}))
+        for index, believed in enumerate("12" * 7)
         for side, answer in sides
     ]
 
@@ -102,7 +107,7 @@ def write_problems(path: Path) -> None:
     from posttrain.data.schemas import IDENTITY, PROBLEMS, problems_table, with_row_ids
     from posttrain.data.tables import write_table
 
-    write_table(with_row_ids(problems_table(_problems()), IDENTITY["problems"]), path, PROBLEMS)
+    write_table(with_row_ids(problems_table(tiny_problems()), IDENTITY["problems"]), path, PROBLEMS)
 
 
 def save_guessers(folder: Path) -> tuple[Path, Path]:
@@ -123,7 +128,7 @@ def save_guessers(folder: Path) -> tuple[Path, Path]:
     from posttrain.learning.models.logprobs import wanted_logprobs
     from posttrain.learning.models.tokenizer import train_tokenizer
 
-    problems = _problems()
+    problems = tiny_problems()
     known = {"up": "1", "down": "2", "odd": "1"}
     taught = [
         [*_TAUGHT, *(form.format(known[each.source]) for form in _RIGHT)] for each in problems

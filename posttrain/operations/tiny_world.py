@@ -1,14 +1,16 @@
 """What methods are tried on: a tiny policy with its problems, and what stages make of them."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from posttrain.learning.rollouts.engines.registry import ENGINES
 from posttrain.methods.lay import laid_over
 from posttrain.operations.stage_alone import run_alone
 from posttrain.operations.tiny_guesser import Tries, save_guessers, write_problems
+from posttrain.operations.tiny_mask_guesser import save_mask_guessers
 from posttrain.pipeline.recipe_method import task_parameters
 from posttrain.pipeline.stage_section import inputs_by_port, port_of
 from posttrain.stage.config import StageConfig
@@ -92,12 +94,15 @@ class TinyWorld:
         """Give the same world with what a method's own sections make in it.
 
         A method that makes its data, such as the traces of a script in a world of several turns, is
-        then looked at on these.
+        then looked at on these; one that unmasks answers begins from a policy that can.
         """
         own = {name: said for name, said in sets.items() if name in _BUDGETS}
         # A folder of its own each time: in that of an earlier run a stage would go on from there.
         folder = Path(tempfile.mkdtemp(dir=self.folder))
-        return replace(self, own=own, folder=folder, _made={})
+        world = self
+        if any(_unmasks(said) for said in own.values()):
+            world = make_tiny_world(folder, self.tasks, save=save_mask_guessers)
+        return replace(world, own=own, folder=folder, _made={})
 
     def config_of(self, section: str, said: Mapping[str, Any]) -> StageConfig:
         """Parse what stands in a section, with a tiny budget under it.
@@ -121,7 +126,8 @@ class TinyWorld:
 
         Where a connection names a section that the method sets itself, it is what that stage makes
         here. Whatever other stage it names, the artifact of the port's kind in this world stands
-        for it; a checkpoint is another one than the policy that training starts from.
+        for it; a checkpoint is another one than the policy that training starts from, and what a
+        stage of the very same section made is by that other one.
 
         Args:
             section: One that can be run.
@@ -142,10 +148,10 @@ class TinyWorld:
             if reference is None:
                 given.pop(port, None)
             else:
-                given[port] = self._artifact(kind, str(reference), where)
+                given[port] = self._artifact(kind, str(reference), section, where)
         return given
 
-    def _artifact(self, kind: ArtifactKind, reference: str, where: str) -> Path:
+    def _artifact(self, kind: ArtifactKind, reference: str, asking: str, where: str) -> Path:
         stage, _, output = reference.partition(".")
         if stage in self.own:
             made = self._made_by(stage)
@@ -158,8 +164,24 @@ class TinyWorld:
         for section in self.inputs:
             for name, port in self.tasks[section].outputs.items():
                 if port.type == kind:
-                    return self._made_by(section)[name]
+                    make = self._made_elsewhere if section == asking else self._made_by
+                    return make(section)[name]
         raise NotInTinyWorldError(f"{where} reads {kind}, and the tiny world has none")
+
+    def _made_elsewhere(self, section: str) -> dict[str, Path]:
+        """Make what another run of a section has, which is no run of the method: of its defaults.
+
+        Whoever draws there is another policy than the one that training starts from, so that what
+        an author gave a token is not what the policy gives it.
+        """
+        if (name := f"another {section}") not in self._made:
+            inputs = {**self.inputs[section], "policy": self.further[ArtifactKind.CHECKPOINT]}
+            # Those rates are of the other policy's attempts.
+            inputs.pop("solve_rates", None)
+            folder = self.folder / "another"
+            other = replace(self, inputs={section: inputs}, own={}, folder=folder, _made={})
+            self._made[name] = other._made_by(section)
+        return self._made[name]
 
     def _made_by(self, section: str) -> dict[str, Path]:
         if section not in self._made:
@@ -172,12 +194,26 @@ class TinyWorld:
         return self._made[section]
 
 
-def make_tiny_world(folder: Path, tasks: Mapping[str, Task]) -> TinyWorld:
+def _unmasks(said: Mapping[str, Any] | None) -> bool:
+    """Whether a section samples by unmasking."""
+    engine = (said or {}).get("engine")
+    kind = engine.get("kind") if isinstance(engine, Mapping) else engine
+    # A wrong one is refused where the section is read.
+    return isinstance(kind, str) and ENGINES.has(kind) and ENGINES.find(kind).UNMASKS
+
+
+def make_tiny_world(
+    folder: Path,
+    tasks: Mapping[str, Task],
+    *,
+    save: Callable[[Path], tuple[Path, Path]] = save_guessers,
+) -> TinyWorld:
     """Train a policy that guesses between two answers, and probe it.
 
     Args:
         folder: Where everything is written.
         tasks: What each section of a recipe is for.
+        save: Trains and saves the policy, and another one.
 
     Returns:
         The world; about a second of work.
@@ -185,7 +221,7 @@ def make_tiny_world(folder: Path, tasks: Mapping[str, Task]) -> TinyWorld:
     """
     problems = folder / "problems.parquet"
     write_problems(problems)
-    policy, earlier = save_guessers(folder)
+    policy, earlier = save(folder)
     given = {"policy": policy, "problems": problems}
     config = tasks["probe"].config.parse(_BUDGETS["probe"], where="probe")
     probed = run_alone(tasks["probe"], config, given, folder / "probe")

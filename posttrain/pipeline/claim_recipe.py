@@ -1,19 +1,26 @@
 """A claim as a recipe of `flows.claim`: an arena, a stage for each arm and seed, a verdict."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from posttrain.methods.claim import Arena, MethodClaim
-from posttrain.methods.find import find_arena, find_method
+from posttrain.methods.find import find_arena, find_method, plugins_of_project
 from posttrain.methods.lay import laid_over
 from posttrain.methods.method import Method
+from posttrain.pipeline.claim_metrics import refuse_unmeasured_of
 from posttrain.pipeline.flow import load_flow
 from posttrain.pipeline.recipe import Recipe
 from posttrain.pipeline.recipe_formats import FORMAT
-from posttrain.pipeline.recipe_method import OF_EVERY_STAGE
+from posttrain.pipeline.recipe_method import (
+    layers_of_method,
+    place_of_method,
+    task_parameters,
+    told_where_it_is_said,
+)
 from posttrain.pipeline.recipe_values import RunSettings
+from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import canonical_json, sha256_of
 from posttrain.stage.spec import Task
@@ -35,7 +42,8 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
         The top level of a recipe of `flows.claim`.
 
     Raises:
-        UserError: There is no such arena, or an arm sets what all arms share or none reads.
+        UserError: There is no such arena; an arm sets what all arms share or none reads, or what
+            is refused; or a metric is named that an arm does not measure.
 
     """
     arena, trains = find_arena(claim.arena), claim.trains
@@ -43,15 +51,15 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
     grading = {name: method.sets[name] or {} for name in flow.GRADING if name in method.sets}
     shared = {name: said for name, said in arena.sections.items() if name not in _NOT_SHARED}
     values: dict[str, Any] = {"flow": FLOW, "format": FORMAT, **shared}
-    arms, updates = {}, {}
+    arms, compared = {}, {}
     for name, said in _arms(method, claim).items():
         where = f"method {method.name}: claim {claim.name}: arm {name}"
         own = {key: each for key, each in said.items() if key not in grading}
         arm = arms[name] = _Arm.of(name, own, trains, arena, flow, where)
-        if claim.matched == "updates":
-            updates[name] = _updates_per_step(arm.tasks[trains], arm.settings[trains], where)
+        compared[name] = _parsed(method, claim, arena, arm, where)[trains]
         for n in claim.numbers(seeds):
             values |= arm.stages(n)
+    refuse_unmeasured_of(method.name, claim, compared, where=_place(method, claim))
     for n in claim.numbers(seeds):
         values[f"evaluate_{n}"] = {
             **_evaluation(flow, arena, [*arms], n, trains),
@@ -65,10 +73,13 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
             made = _diagnosis(flow, arena, arms, n, trains, again)
             values[f"diagnose_{n}"] = laid_over(made, diagnosed)
     decision = _verdict(method, claim, arena, [*arms], seeds)
-    if any(each != 1 for each in updates.values()):
+    updates = {name: int(getattr(of, "updates_per_step", 1)) for name, of in compared.items()}
+    if claim.matched == "updates" and any(each != 1 for each in updates.values()):
+        # Optimizer updates in each step of a curve; of RL alone there may be several.
         decision["updates_per_step"] = updates
     values["verdict"] = {"task": flow.DECISION.package, **decision}
-    return values
+    # Arms may name parts of the project's own.
+    return values | ({"plugins": [*plugins]} if (plugins := plugins_of_project()) else {})
 
 
 def recipe_of_claim(values: Mapping[str, Any], folder: Path) -> Recipe:
@@ -82,9 +93,14 @@ def recipe_of_claim(values: Mapping[str, Any], folder: Path) -> Recipe:
         The recipe.
 
     """
-    sections = {k: v for k, v in values.items() if k not in ("flow", "format", "run")}
-    run = RunSettings.parse(values.get("run", {}), where="run")
-    return Recipe(path=folder / "recipe.yaml", flow=FLOW, run=run, sections=sections)
+    top = ("flow", "format", "run", "plugins")
+    return Recipe(
+        path=folder / "recipe.yaml",
+        flow=FLOW,
+        run=RunSettings.parse(values.get("run", {}), where="run"),
+        sections={k: v for k, v in values.items() if k not in top},
+        plugins=tuple(values.get("plugins", ())),
+    )
 
 
 def digest_of_claim(method: Method, claim: MethodClaim) -> str:
@@ -263,11 +279,41 @@ def _makes(flow: Any, section: str, output: str) -> bool:
     return output in flow.ARMS[section][0].outputs
 
 
-def _updates_per_step(task: Task, section: Mapping[str, Any], where: str) -> int:
-    """Optimizer updates of an arm in each step of its curve; of RL alone there may be several."""
-    # A stage that the arena adds names its task.
-    said = {k: each for k, each in section.items() if k not in (*OF_EVERY_STAGE, "task")}
-    return int(getattr(task.config.parse(said, where=where), "updates_per_step", 1))
+def _parsed(
+    method: Method, claim: MethodClaim, arena: Arena, arm: "_Arm", where: str
+) -> dict[str, StageConfig]:
+    """Parse what an arm says of each section; a slip is blamed on the file that it stands in."""
+    found = {}
+    for section, laid in arm.settings.items():
+        start = f"{where}: {section}"
+
+        def parse(
+            said: Mapping[str, Any], task: Task = arm.tasks[section], start: str = start
+        ) -> StageConfig:
+            # A stage that the arena adds names its task.
+            own = {key: each for key, each in task_parameters(said).items() if key != "task"}
+            return task.config.parse(own, where=start)
+
+        try:
+            found[section] = parse(laid)
+        except UserError as error:
+            layers = _layers(method, claim, arena, arm.name, section)
+            raise told_where_it_is_said(error, start, layers, parse) from None
+    return found
+
+
+def _layers(
+    method: Method, claim: MethodClaim, arena: Arena, arm: str, section: str
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """What lies over each other in a section of an arm, each with its place."""
+    yield f"arena {arena.name}: sections.{section}", arena.sections.get(section, {})
+    said = claim.against.get(arm, {"method": method.name})
+    yield from layers_of_method(str(said.get("method", "")), section)
+    yield f"{_place(method, claim)}.against.{arm}.{section}", said.get(section) or {}
+
+
+def _place(method: Method, claim: MethodClaim) -> str:
+    return f"{place_of_method(method)}: claims.{claim.name}"
 
 
 def _verdict(

@@ -2,13 +2,17 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from posttrain.pipeline.connected_verifiers import connect_verifiers
 from posttrain.pipeline.flow import load_task
 from posttrain.pipeline.posed_problems import refuse_other_worlds
 from posttrain.pipeline.recipe_file import NO_STAGES, is_stage_name
-from posttrain.pipeline.recipe_method import refuse_section_of_method
+from posttrain.pipeline.recipe_method import (
+    layers_of_recipe,
+    refuse_section_of_method,
+    told_where_it_is_said,
+)
 from posttrain.pipeline.recipe_values import RecipeValues
 from posttrain.pipeline.shared_tokenizers import refuse_other_tokenizers
 from posttrain.pipeline.stage_section import lay_sections, stage_from
@@ -135,9 +139,16 @@ class FlowBuilder:
         self._used.update(layers)
         given, changes = lay_sections(self._recipe, layers, declared.task)
         self.changes += changes
-        params = {key: value for key, value in given.items() if key not in origin}
-        made = stage_from(self._recipe, name, declared.task, params, declared.inputs, origin)
-        return self._dag.add(made)
+
+        def made(said: Mapping[str, Any]) -> Stage:
+            params = {key: value for key, value in said.items() if key not in origin}
+            return stage_from(self._recipe, name, declared.task, params, declared.inputs, origin)
+
+        try:
+            return self._dag.add(made(given))
+        except UserError as error:
+            of_method = layers_of_recipe(self._recipe, *layers)
+            raise told_where_it_is_said(error, name, of_method, made) from None
 
     def _add_for_recipe(self, name: str) -> None:
         """Add the stage that a section asks for by `repeats` or `task`, if it does."""

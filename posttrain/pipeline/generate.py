@@ -16,6 +16,7 @@ from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.code import CodeClosure
 from posttrain.provenance.dvc.records import LockEntry
 from posttrain.provenance.ledger.location import PARAMS_FILE
+from posttrain.stage.declared import READS, shipped_path
 from posttrain.stage.errors import UserError
 from posttrain.stage.files import replacing
 from posttrain.stage.hashing import sha256_of
@@ -113,7 +114,11 @@ def _entry(
     recipe: Recipe, dag: Dag, name: str, values: Mapping[str, Any], code: list[str]
 ) -> LockEntry:
     stage = dag.stages[name]
-    inputs = [_input_path(dag, recipe.directory, ref) for ref in stage.inputs.values()]
+    inputs = [
+        _input_path(dag, recipe.directory, ref)
+        for role, ref in stage.inputs.items()
+        if not _is_shipped(role)
+    ]
     params = {f"run.{key}": values["run"][key] for key in recipe.run.keyed()}
     params |= {f"{name}.{key}": value for key, value in values[name].items() if key != "inputs"}
     return LockEntry(
@@ -135,6 +140,12 @@ def _list_own_files(root: Path, closure: CodeClosure) -> list[Path]:
     files = [base / "__init__.py" if base.is_dir() else base.with_suffix(".py") for base in bases]
     files += sorted(closure.data)
     return [file for file in files if file.is_file() and root in file.parents]
+
+
+def _is_shipped(role: str) -> bool:
+    """Tell a file that a package ships, which like the package lies elsewhere on every machine."""
+    port, _, name = role.partition(".")
+    return port == READS and shipped_path(name) != name
 
 
 def _input_path(dag: Dag, directory: Path, ref: Reference) -> str:

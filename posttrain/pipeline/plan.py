@@ -120,7 +120,7 @@ class Planner:
             return Decision(name, "run", ("asked for on the command line",), key)
         known = self.ledger.succeeded(key.digest)
         if known is None:
-            return Decision(name, "run", self._explain_run(last, key), key)
+            return Decision(name, "run", self._explain_run(name, last, key), key)
         if self._in_place(known):
             return Decision(name, "cached", (), key, known)
         gone = "its outputs are gone from the workspace and the cache"
@@ -198,7 +198,7 @@ class Planner:
         else:
             last = self.ledger.history.latest(name, self.recipe.name)
             if last is None:
-                reasons = ("it never ran",)
+                reasons = (self._without_result(name),)
             else:
                 key = self.keys.key(name, last.components.get("inputs", {}))
                 reasons = tuple(_sentences(self.keys.differences(last, key)))
@@ -212,11 +212,16 @@ class Planner:
         known = self.committed.get(name)
         return {record.role: record for record in known.inputs} if known else {}
 
-    def _explain_run(self, last: StageRun | None, key: Key) -> tuple[str, ...]:
+    def _explain_run(self, name: str, last: StageRun | None, key: Key) -> tuple[str, ...]:
         if last is None:
-            return ("it never ran",)
+            return (self._without_result(name),)
         found = _sentences(self.keys.differences(last, key))
         return tuple(found) or ("its last attempt did not succeed",)
+
+    def _without_result(self, name: str) -> str:
+        """Say why a stage that never succeeded has no result."""
+        tried = self.ledger.history.executions(name, self.recipe.name, limit=1)
+        return "its last attempt failed" if tried else "it never ran"
 
     def can_restore(self, known: StageRun) -> bool:
         """True where the outputs of a stage run are in place, or in the cache."""

@@ -1,10 +1,10 @@
 """`method: NAME` at the top of a recipe, and what the sections of a method come to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from posttrain.methods.find import find_method, methods_of
+from posttrain.methods.find import find_method, has_method, line_of, methods_of
 from posttrain.methods.method import Method
 from posttrain.pipeline.flow import let_import
 from posttrain.pipeline.recipe_values import RecipeValues
@@ -52,6 +52,12 @@ def refuse_section_of_method(recipe: RecipeValues, section: str) -> None:
         )
 
 
+def layers_of_recipe(recipe: RecipeValues, *sections: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """Give what the method of a recipe says of sections, by its place; see `layers_of_method`."""
+    with methods_of(project_of(recipe.path), recipe.plugins):
+        return [*layers_of_method(recipe.method, *sections)]
+
+
 def project_of(file: Path) -> Path:
     """The nearest folder at or above a recipe that is a project, or the recipe's own."""
     folders = file.resolve().parents
@@ -73,16 +79,74 @@ def sections_of_method(method: Method, tasks: Mapping[str, Task]) -> dict[str, S
 
     """
     found = {}
+    place = place_of_method(method)
     for section, said in method.sets.items():
+        where = f"{place}: sets.{section}"
         if section not in tasks:
-            raise UserError(
-                f"method {method.name}: sets.{section}: there is no such section"
-                f"{nearest(section, tasks)}"
-            )
-        found[section] = tasks[section].config.parse(
-            task_parameters(said or {}), where=f"method {method.name}: sets.{section}"
-        )
+            raise UserError(f"{where}: there is no such section{nearest(section, tasks)}")
+
+        def parse(
+            said: Mapping[str, Any], section: str = section, where: str = where
+        ) -> StageConfig:
+            return tasks[section].config.parse(task_parameters(said), where=where)
+
+        try:
+            found[section] = parse(said or {})
+        except UserError as error:
+            layers = layers_of_method(method.name, section)
+            raise told_where_it_is_said(error, where, layers, parse) from None
     return found
+
+
+def place_of_method(method: Method) -> str:
+    """Name the file of a method; of one that has none, what it is called."""
+    known = has_method(method.name)
+    return find_method(method.name).shown if known else f"method {method.name}"
+
+
+def layers_of_method(name: str, *sections: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Give what a method and those that it is like say of sections, by its place in their files.
+
+    Args:
+        name: The method; where there is none of that name, nothing is given.
+        *sections: Names of sections.
+
+    Yields:
+        The place, as a person would name it, and what all say down to there; the undermost first.
+
+    """
+    for found in line_of(name) if has_method(name) else ():
+        for section in sections:
+            if said := found.method.sets.get(section):
+                yield f"{found.shown}: sets.{section}", said
+
+
+def told_where_it_is_said(
+    error: UserError,
+    where: str,
+    layers: Iterable[tuple[str, Mapping[str, Any]]],
+    make: Callable[[Mapping[str, Any]], object],
+) -> UserError:
+    """Blame the file that says it for what is refused of settings that were laid over each other.
+
+    Args:
+        error: What was said of all of them together.
+        where: What its sentence begins with: their place in the recipe.
+        layers: Place and settings of each, the undermost first.
+        make: Refuses settings in such words.
+
+    Returns:
+        The same at the place of the first layer that is refused by itself in the very same words;
+        where none is, the error as it is.
+
+    """
+    for place, said in layers:
+        try:
+            make(said)
+        except UserError as own:
+            if str(own) == str(error):
+                return UserError(place + str(error).removeprefix(where))
+    return error
 
 
 def task_parameters(said: Mapping[str, Any]) -> dict[str, Any]:

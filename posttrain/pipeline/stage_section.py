@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.methods.lay import laid_over
+from posttrain.pipeline.left_out import refuse_near_misses
 from posttrain.pipeline.recipe_file import section_of
 from posttrain.pipeline.recipe_formats import FORMAT, migrate
 from posttrain.pipeline.recipe_rewrites import LEFT_OUT
 from posttrain.pipeline.recipe_values import RecipeValues
 from posttrain.stage.config import configs_in
-from posttrain.stage.declared import READS, Declared
+from posttrain.stage.declared import READS, Declared, shipped_path
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.resources import Resources
 from posttrain.stage.spec import Port, Reference, Stage, Task
@@ -77,6 +78,7 @@ def stage_from(
     seed_as = params.pop("seed_as", None)
     declared = recipe.declared.joined(Declared.parse(own["declares"], where=f"{name}.declares"))
     config = task.config.parse(params, where=name)
+    refuse_near_misses(params, config, where=name)
     wired = dict(inputs) | _refer_to(recipe.directory, "files", config.local_files())
     for port, given in own["inputs"].items():
         where = f"{name}.inputs.{port}"
@@ -85,7 +87,7 @@ def stage_from(
         else:
             wired[port] = _reference(where, str(given), task, port)
     reads = (*declared.reads, *(file for each in configs_in(config) for file in each.read_files()))
-    wired.update(_refer_to(recipe.directory, READS, {each: each for each in reads}))
+    wired.update(_refer_to(recipe.directory, READS, {each: shipped_path(each) for each in reads}))
     stated = {"inputs": own["inputs"], "seed_as": seed_as, "declares": own["declares"]}
     return Stage(
         name,

@@ -18,12 +18,13 @@ from posttrain.pipeline.claim_recipe import digest_of_claim, recipe_of_claim, va
 from posttrain.pipeline.kept_lines import kept_lines
 from posttrain.pipeline.stage_keys import StageKeys, look_together
 from posttrain.pipeline.workspace import Workspace
-from posttrain.provenance.ledger import Ledger, open_ledger
+from posttrain.provenance.ledger import Ledger, ledger_location, open_ledger
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of_json
 
-FILE = "verdicts.jsonl"
+VERDICTS_FILE = "verdicts.jsonl"
 _NO_RECORDS = "sqlite:///:memory:"
+_ENDED = {"failed": "failed", "stopped": "was stopped", "killed": "was killed"}
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def kept_verdicts() -> dict[tuple[str, str], KeptVerdict]:
     return {
         (kept.method, kept.claim): kept
         for folder in reversed(method_folders())
-        for kept in kept_lines(folder / FILE, KeptVerdict, complaint=complaint)
+        for kept in kept_lines(folder / VERDICTS_FILE, KeptVerdict, complaint=complaint)
     }
 
 
@@ -79,7 +80,7 @@ def keep_verdict(root: Path, kept: KeptVerdict) -> Path:
         The file.
 
     """
-    path = own_folder(root) / FILE
+    path = own_folder(root) / VERDICTS_FILE
     path.parent.mkdir(exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(kept), sort_keys=True) + "\n")
@@ -158,6 +159,35 @@ def verdicts_of(method: Method, root: Path) -> dict[str, str]:
         claim: f"{'stale, it was ' * word.startswith('stale')}{kept[name, claim].sentence}"
         for (name, claim), word in standing.items()
     }
+
+
+def command_of_claim(method: Method, claim: MethodClaim) -> str:
+    """Spell the command that runs a claim to its verdict, as the ledger notes it."""
+    return f"posttrain method run {method.name} --claim {claim.name}"
+
+
+def broken_off(method: Method, root: Path) -> dict[str, str]:
+    """Say of each claim whose last run was not brought to its verdict how that run ended.
+
+    Args:
+        method: Whose claims they are.
+        root: The project, in whose ledger it is looked up.
+
+    Returns:
+        By claim a line on how it ended and how to go on.
+
+    """
+    place = ledger_location(root)
+    if "://" not in place and not Path(place).exists():
+        return {}
+    with open_ledger(place) as ledger:
+        last = {run.command: run.status for run in reversed(ledger.runs())}
+    found = {}
+    for claim in method.claims:
+        command = command_of_claim(method, claim)
+        if (status := last.get(command, "succeeded")) not in ("succeeded", "running"):
+            found[claim.name] = f"its last run {_ENDED[status]}; what was done is kept: {command}"
+    return found
 
 
 def _stands(known: KeptVerdict, keys: StageKeys | None) -> bool:

@@ -147,7 +147,8 @@ class StageConfig(BaseModel):
 
         Returns:
             Paths from the recipe's folder on: declared for its stage, as if they stood under
-            `reads`, and found by `posttrain.stage.declared.read_path`.
+            `reads`, and found by `posttrain.stage.declared.read_path`. `PACKAGE:PATH` is a file
+            that a package ships (`posttrain.stage.declared.shipped_path`).
 
         """
         return ()

@@ -3,12 +3,14 @@
 import os
 import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
 
 from pydantic import field_validator, model_validator
 
 from posttrain.stage.config import StageConfig
+from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of
 from posttrain.stage.kernels import PORTABLE, REPEATABLE, THREADS
 
@@ -22,6 +24,9 @@ _SET: Mapping[str, str] = {
 }
 """What sets a variable in every stage's process, whatever it was."""
 
+# One letter is a drive.
+_PACKAGE = re.compile(r"[A-Za-z_]\w+(\.[A-Za-z_]\w*)*")
+
 # That of the recipe whose stage this process runs comes last; for all of its threads.
 _folders = [Path()]
 
@@ -34,6 +39,37 @@ def read_from(folder: Path) -> None:
 def read_path(name: str) -> Path:
     """Find a file that a part names in `read_files`; outside of a stage from the working folder."""
     return _folders[-1] / Path(name).expanduser()
+
+
+def shipped_path(name: str) -> str:
+    """Turn `PACKAGE:PATH`, a file beside a package's modules, into its path; leave others alone.
+
+    What a method or a plug-in ships beside itself is named so, and is found in any project. A part
+    that lets its file be named so finds it by `read_path(shipped_path(name))`.
+
+    >>> shipped_path("theirs.csv")
+    'theirs.csv'
+
+    Args:
+        name: Such as `theirs.csv`, or `posttrain.methods:eval/theirs.csv`.
+
+    Returns:
+        A path, at which there may be nothing.
+
+    Raises:
+        UserError: There is no such package.
+
+    """
+    package, _, path = name.partition(":")
+    if not path or not _PACKAGE.fullmatch(package):
+        return name
+    try:
+        spec = find_spec(package)
+    except ModuleNotFoundError:
+        spec = None
+    if spec is None or not spec.submodule_search_locations:
+        raise UserError(f"{name}: no package is called '{package}'; install what brings it")
+    return str(Path(spec.submodule_search_locations[0]) / path)
 
 
 def how_to_declare(stage: str, what: str, name: str) -> str:

@@ -18,6 +18,24 @@ class UserError(Exception):
     The command line prints the sentence and exits with code 2; nothing has been written by then.
     """
 
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What is wrong, a sentence each; of most it is one."""
+        return (str(self),)
+
+
+class UserErrors(UserError):
+    """Several of them that one command found: each is a line of its own."""
+
+    def __init__(self, sentences: Iterable[str]) -> None:
+        self._sentences = tuple(sentences)
+        super().__init__("\n".join(self._sentences))
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Each of them."""
+        return self._sentences
+
 
 def first_line(error: BaseException) -> str:
     r"""Give the first line of what an error says, or the name of its class where it says nothing.

@@ -4,6 +4,7 @@ Metrics have the names of RL, `rl/...`: counts are sums over the policies, all e
 Those of one policy are `rl/NAME/...`, those of the exchange `rl/exchange_...`.
 """
 
+from posttrain.learning.rl.company import refuse_without_company
 from posttrain.stage.errors import UserError
 from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task, refuse_unserved_ports
 from tasks.coevolve.config import SeveralConfig
@@ -21,9 +22,10 @@ _ASKED = {
 
 
 def _refuse(stage: Stage, dag: Dag) -> None:  # noqa: ARG001 - every task is asked alike
-    """Refuse a sampler without its solve rates, a reference that nothing asks, and odd ports."""
+    """Refuse parts without those that they need, a reference that nothing asks, and odd ports."""
     config, wired = stage.config, stage.inputs
     assert isinstance(config, SeveralConfig)
+    refuse_without_company(config, stage.name)
     if "solve_rates" in config.draw.sampler.NEEDS and "solve_rates" not in wired:
         raise UserError(
             f"{stage.name}.draw.sampler: {config.draw.sampler.kind} begins from solve rates, and"

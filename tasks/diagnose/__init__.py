@@ -35,6 +35,9 @@ TASK = Task(
         "rollouts": _many(ArtifactKind.ROLLOUTS, "what RL learned from"),
         "curves": _many(ArtifactKind.CURVE, "what training measured"),
         "problems": Port(ArtifactKind.PROBLEMS, "problems that models are shown", optional=True),
+        "verifiers": Port(
+            ArtifactKind.VERIFIERS, "what scores problems that name no verifier", optional=True
+        ),
     },
     outputs={"report": Port(ArtifactKind.REPORT, "figures by diagnostic, and curves to draw")},
     refuse=_refuse,

@@ -35,6 +35,7 @@ def run(
         seen = Seen(
             **named,
             problems=inputs.get("problems"),
+            verifiers=inputs.get("verifiers"),
             reference=config.reference,
             seed=purpose_seed(context.seed, "diagnose", name),
             device=context.device,

@@ -7,14 +7,14 @@ from pathlib import Path
 import polars as pl
 
 from posttrain.data.pair_inputs import read_pair_inputs
-from posttrain.data.schemas import PAIRS
+from posttrain.data.schemas import COMPLETIONS, PAIRS
 from posttrain.data.source_verifiers import read_scored_problems
-from posttrain.data.tables import write_table
+from posttrain.data.tables import read_table, write_table
 from posttrain.learning.models.load import load_policy
 from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.preference.heldout import report_of
 from posttrain.learning.preference.lone_answers import count_lone, encode_opposed, opposed
-from posttrain.learning.preference.rounds import RoundLog, run_rounds
+from posttrain.learning.preference.rounds import RoundLog, RoundQuestions, asking, run_rounds
 from posttrain.learning.preference.training import PairReference, learn
 from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.learning.training.curve import Curve
@@ -52,9 +52,9 @@ def run(
         log, drawn = run_rounds(
             trainable,
             policy,
-            problems,
+            RoundQuestions(problems, _teacher(config, inputs)),
             initial=initial,
-            config=config,
+            config=asking(config, inputs, context),
             context=context,
             curve=curve,
         )
@@ -119,6 +119,13 @@ def _given_pairs(
             " one each; draw more samples per problem, or take problems of middling difficulty"
         )
     return pairs
+
+
+def _teacher(config: PreferenceConfig, inputs: Mapping[str, Path]) -> pl.DataFrame | None:
+    """COMPLETIONS that join the policy's samples in rounds."""
+    if config.opponent != "teacher":
+        return None
+    return read_table(inputs["reference_samples"], COMPLETIONS)
 
 
 def _problems(inputs: Mapping[str, Path]) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Reward: a Bradley-Terry reward model on pairs, ready ones or built of judged samples."""
+"""Reward: a Bradley-Terry reward model, or a preference model of both answers, on pairs."""
 
 from posttrain.data.pair_builders.ports import PAIR_PORTS, refuse_pair_ports
 from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task

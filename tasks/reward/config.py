@@ -31,6 +31,10 @@ class RewardConfig(Schedulable, TrainingConfig):
     parameterization: Literal["likelihood", "head"] = "likelihood"
     """`likelihood` scores by the mean log-probability of the completion, `head` by a scalar head;
     a small model trained on few pairs generalizes with the former only."""
+    reads: Literal["answer", "both"] = "answer"
+    """What the model is shown: the `answer` that it scores, or `both` of a pair, each behind a
+    prompt that tells the other one. Such a model says how likely one is preferred, which may run
+    in a circle, and is asked by the pair oracle `pair_model` alone."""
     scale: float = Field(10.0, gt=0.0)
     """Factor from what the model gives to the reward; the mean log-probability moves little."""
     builder: Annotated[PairBuilder, InSlot(PAIR_BUILDERS)] = VerifierPairs()

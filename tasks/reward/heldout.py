@@ -12,6 +12,7 @@ from posttrain.learning.maths.calibration import (
     expected_calibration_error,
     reliability_table,
 )
+from posttrain.learning.models.pair_model import PairModel
 from posttrain.learning.models.reward_head import RewardModel
 from posttrain.learning.training.pairwise import accuracy_interval
 
@@ -26,12 +27,22 @@ def grade(reward_model: RewardModel, pairs: pl.DataFrame) -> dict[str, Any]:
         pl.Series("chosen_reward", chosen), pl.Series("rejected_reward", rejected)
     )
     gap_B = torch.tensor(chosen, dtype=torch.float64) - torch.tensor(rejected, dtype=torch.float64)
+    return {**_of_gaps(gap_B, pairs), "auroc": _auroc(graded)}
+
+
+def grade_pair_model(model: PairModel, pairs: pl.DataFrame) -> dict[str, Any]:
+    """The same of a model of both answers, but for the AUROC: it scores no answer by itself."""
+    sides = [pairs[side].to_list() for side in ("chosen", "rejected")]
+    logits_B = torch.tensor(model.logits(prompts_of(pairs), *sides), dtype=torch.float64)
+    return _of_gaps(logits_B, pairs)
+
+
+def _of_gaps(gap_B: torch.Tensor, pairs: pl.DataFrame) -> dict[str, Any]:
     return {
-        **accuracy_interval(gap_B, graded["problem_id"]),
+        **accuracy_interval(gap_B, pairs["problem_id"]),
         **_calibration(gap_B),
-        "auroc": _auroc(graded),
         "length_accuracy": _length_accuracy(pairs),
-        "by_source": _by_source(graded),
+        "by_source": _by_source(pairs.with_columns(gap=pl.Series(gap_B.tolist()))),
         "num_pairs": len(pairs),
         "num_problems": pairs["problem_id"].n_unique(),
     }
@@ -94,7 +105,7 @@ def _length_accuracy(pairs: pl.DataFrame) -> float:
 
 
 def _by_source(graded: pl.DataFrame) -> dict[str, dict[str, float]]:
-    right = ((pl.col("chosen_reward") - pl.col("rejected_reward")).sign() + 1) / 2
+    right = (pl.col("gap").sign() + 1) / 2
     rows = graded.group_by("source").agg(
         pl.len().alias("num_pairs"), right.mean().alias("accuracy")
     )

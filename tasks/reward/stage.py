@@ -1,33 +1,24 @@
-"""Train a Bradley-Terry reward model on pairs, and grade it."""
+"""Train a reward model, or a preference model of both answers, on pairs, and grade it."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
-from torch import Tensor
 
 from posttrain.data.pair_inputs import read_pair_inputs
-from posttrain.data.rows import TokenBatch
 from posttrain.data.schemas import PAIRS
 from posttrain.data.tables import write_table
-from posttrain.learning.maths.pairs import bradley_terry_loss
 from posttrain.learning.models.load import Policy
-from posttrain.learning.models.reward_head import RewardModel, save_reward_model, start_reward_model
+from posttrain.learning.models.reward_head import start_reward_model
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.pairwise import encode_pairs
 from posttrain.learning.training.prepare import prepare_for_training
 from posttrain.learning.training.supervised import train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.reward.config import RewardConfig
-from tasks.reward.heldout import grade
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from tasks.reward.readings import READINGS, pair_loss
 
 
 def run(
@@ -55,7 +46,8 @@ def run(
 
     curve = Curve(context)
     trainable = prepare_for_training(reward_model.model, config.learner, seed=context.seed)
-    rows = encode_pairs(
+    reading = READINGS[config.reads]
+    rows = reading.encode(
         Policy(reward_model.model, reward_model.tokenizer),
         pairs.filter(split="train"),
         config=config,
@@ -63,46 +55,28 @@ def run(
         where="reward",
     )
     objective = rows.objective(
-        partial(_pair_loss, reward_model, config.centering),
+        partial(pair_loss, reward_model, config.centering),
         lambda part, packed: rows.table(part, packed=packed).batch,
         config=config,
         seed=context.seed,
-        loss_at=lambda changed: partial(_pair_loss, reward_model, changed.centering),
+        loss_at=lambda changed: partial(pair_loss, reward_model, changed.centering),
     )
     num_steps = train(
         trainable, objective, config=config, context=context, curve=curve, prefix=config.STAGE
     )
     trainable.merge()
-    report = grade(reward_model, pairs.filter(split="heldout"))
+    report = reading.grade(reward_model, pairs.filter(split="heldout"))
 
-    save_reward_model(reward_model, outputs["reward_model"])
+    reading.save(reward_model, outputs["reward_model"])
     write_table(pairs, outputs["pairs"], PAIRS)
     curve.write(outputs["curve"])
     outputs["report"].write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
-    return {f"reward/{name}": float(report[name]) for name in ("accuracy", "auroc", "ece")} | {
+    measured = [name for name in ("accuracy", "auroc", "ece") if name in report]
+    return {f"reward/{name}": float(report[name]) for name in measured} | {
         "reward/loss": curve.last("reward/loss", window=20),
         "reward/num_pairs": float(len(pairs)),
         "reward/num_steps": float(num_steps),
     }
-
-
-def _pair_loss(
-    reward_model: RewardModel,
-    centering: float,
-    model: "PreTrainedModel",
-    batch: TokenBatch,
-    denominator: float,
-) -> tuple[Tensor, Mapping[str, Tensor]]:
-    chosen_B, rejected_B = replace(reward_model, model=model).rewards(batch).chunk(2)
-    facts = batch.pairs
-    return bradley_terry_loss(
-        chosen_B,
-        rejected_B,
-        denominator=denominator,
-        centering=centering,
-        weight_B=None if facts is None else facts.weight_B,
-        label_prob_B=None if facts is None else facts.label_prob_B,
-    )
 
 
 def _refuse_too_few(pairs: pl.DataFrame, inputs: Mapping[str, Path]) -> None:

@@ -3,6 +3,7 @@
 Every metric has a stable name, `rl/...`; `posttrain.learning.rl.metrics` lists them.
 """
 
+from posttrain.learning.rl.company import refuse_without_company
 from posttrain.stage.errors import UserError
 from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task, refuse_unserved_ports
 from tasks.rl.config import RlStageConfig
@@ -17,9 +18,13 @@ _ASKED = {
 
 
 def _refuse(stage: Stage, dag: Dag) -> None:
-    """Refuse solve rates of another policy, a sampler without them, ports that nobody asks."""
+    """Refuse solve rates of another policy, a sampler without them, ports that nobody asks.
+
+    And parts that mean something together, where one stands without the others.
+    """
     config, wired = stage.config, stage.inputs
     assert isinstance(config, RlStageConfig)
+    refuse_without_company(config, stage.name)
     if "solve_rates" in config.draw.sampler.NEEDS:
         if "solve_rates" not in wired:
             raise UserError(
@@ -58,7 +63,8 @@ def _refuse(stage: Stage, dag: Dag) -> None:
         players |= instructor.players_asked
     addition = config.draw.additions
     asked = {port: str(addition.kind) for port in addition.ports()} if addition is not None else {}
-    refuse_unserved_ports(stage, "draw.additions", asked, {"solutions": "curate.traces"})
+    served = {"solutions": "curate.traces", "stored": "teacher.rollouts"}
+    refuse_unserved_ports(stage, "draw.additions", asked, served)
     rehearsed = {f"rehearsals.{name}": name for name in config.updates.rehearsals}
     refuse_unserved_ports(stage, "updates.rehearsals", rehearsed, {"rehearsals": "probe.samples"})
     refuse_unserved_ports(stage, "producer.roles", players, {"players": "sft.policy"})
@@ -121,6 +127,12 @@ TASK = Task(
         "solutions": Port(
             ArtifactKind.COMPLETIONS,
             "answers of others that join the groups of their problems, for draw.additions",
+            optional=True,
+        ),
+        "stored": Port(
+            ArtifactKind.ROLLOUTS,
+            "rollouts of another run, which join the groups of their problems with the"
+            " log-probabilities of who drew them, for draw.additions",
             optional=True,
         ),
         "verdicts": Port(

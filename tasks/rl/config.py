@@ -1,8 +1,13 @@
 """Parameters of the stage: those of the loop that it runs, and what samples."""
 
+from typing import Self
+
+from pydantic import model_validator
+
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rollouts.engines.config import EngineConfig
 from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
+from posttrain.stage.slots import name_of
 
 
 class RlStageConfig(RlConfig):
@@ -11,3 +16,18 @@ class RlStageConfig(RlConfig):
     MECHANICS = RlConfig.MECHANICS | {"engine"}
     engine: EngineConfig = TorchEngine()
     """What samples: `torch`, or `vllm` where it is installed; a mapping also holds its settings."""
+
+    @model_validator(mode="after")
+    def _drawn_as_scored(self) -> Self:
+        engine, producer = self.engine, self.producer
+        if engine.UNMASKS and not producer.UNMASKED:
+            raise ValueError(
+                f"{name_of(engine)} unmasks answers, and {name_of(producer)} has them scored token"
+                " by token; set producer to noised"
+            )
+        if producer.UNMASKED and not engine.UNMASKS:
+            raise ValueError(
+                f"{name_of(producer)} scores what masks hide, and {name_of(engine)} draws token by"
+                " token; set engine to masked_diffusion"
+            )
+        return self

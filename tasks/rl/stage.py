@@ -117,8 +117,9 @@ def _finish(state: RlState, config: RlStageConfig, outputs: Mapping[str, Path]) 
     num_rollouts = state.store.merge(outputs["rollouts"], learned=kept)
     curve.write(outputs["curve"])
     window = min(_WINDOW, steps)
-    names = ("reward", "length", "truncation_rate", "entropy", "yield")
-    return {f"rl/{name}": curve.last(f"rl/{name}", window=window) for name in names} | {
+    names = [f"rl/{name}" for name in ("reward", "length", "truncation_rate", "entropy", "yield")]
+    # Of a run in which no answer came to its end, some were never measured.
+    return {name: curve.last(name, window=window) for name in names if curve.values(name)} | {
         "rl/num_rollouts": float(num_rollouts),
         "rl/num_updates": float(state.learner.num_updates),
         "rl/steps": float(steps),

@@ -89,9 +89,9 @@ def tried(*options):
 
 
 def test_a_slice_of_recipes():
-    done = tried("--kinds", "recipes", "--every", "12", "--unrun")
+    done = tried("--kinds", "recipes", "--every", "40", "--unrun")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout)["cases"] > 10
+    assert json.loads(done.stdout)["cases"] > 3
 
 
 @pytest.mark.slow

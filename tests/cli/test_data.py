@@ -118,11 +118,18 @@ def test_broken_lines_are_named_after_what_could_be_shown(tmp_path):
     done = CliRunner().invoke(cli, ["data", "inspect", str(tmp_path / "rows.jsonl")])
     assert isinstance(done.exception, UserError)  # for which the program exits with 2
     assert "rows.jsonl: 3 of 7 rows cannot be read" in str(done.exception)
+    assert "rows.jsonl:2: not JSON" in str(done.exception)
     assert "rows.jsonl: 7 rows" in done.output
     assert "  4  usable" in done.output.replace("   ", "  ")
     complaints = [line for line in done.output.splitlines() if "rows.jsonl:" in line][1:]
     assert [line.partition("rows.jsonl:")[2][:1] for line in complaints] == ["2", "4", "6"]
     assert "lengths in characters" in done.output
+
+
+def test_a_file_of_broken_lines_alone_is_refused_for_the_first_of_them(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('"hello"\n{\n')
+    done = CliRunner().invoke(cli, ["data", "inspect", str(tmp_path / "rows.jsonl")])
+    assert str(done.exception).endswith("rows.jsonl:1: a row must be a JSON object, got 'hello'")
 
 
 def test_columns_inside_of_others_are_suggested_as_they_are_written(tmp_path):

@@ -1,19 +1,44 @@
 """`posttrain method`: the catalog, what a name stands for, and how two differ."""
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
+from posttrain.cli import method_claims, method_run
+from posttrain.cli.main import cli
 from posttrain.learning.algorithms.identity import canonical, digest, flat
 from posttrain.learning.algorithms.presets import PREFERENCE_PRESETS, PRESETS
 from posttrain.methods.find import every_method, find_method
 from posttrain.methods.systems import published_systems
+from posttrain.pipeline import verdicts
+from posttrain.provenance.ledger import Run, open_ledger
+from posttrain.stage.interrupts import Interrupted
 
 
 @pytest.fixture(autouse=True)
 def _wide(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
+
+
+LOOKED_AT = {}
+"""What was found of the verdicts on methods, by the methods."""
+
+
+@pytest.fixture(autouse=True)
+def _verdicts_are_looked_at_once(monkeypatch):
+    """All claims' stages are planned for it, which takes seconds, and comes to the same here."""
+    look = verdicts.standing_verdicts
+
+    def once(methods, root):
+        asked = tuple(each.method.name for each in methods)
+        if asked not in LOOKED_AT:
+            LOOKED_AT[asked] = look(methods, root)
+        return LOOKED_AT[asked]
+
+    for module in (verdicts, method_claims):
+        monkeypatch.setattr(module, "standing_verdicts", once)
 
 
 def lines(text):
@@ -29,15 +54,15 @@ def test_every_published_system_is_listed_once_with_its_state(posttrain):
     assert len(rows) == 235
     known = {row[0]: dict(zip(heading, row, strict=True)) for row in rows}
     assert known["LD-DPO"]["file"] == "posttrain/methods/pref/ld_dpo.yaml"
-    assert known["BGPO (diffusion LLMs)"]["state"] == "-"
+    assert known["BGPO (diffusion LLMs)"]["state"] == "y"
     assert {row[3] for row in rows} <= {"y", "text", "p", "-"}
     assert all(row["missing"] for row in known.values() if row["state"] not in ("y", "text"))
 
 
 def test_the_list_is_filtered_by_family_and_by_state(posttrain):
-    _, *rows = lines(posttrain("method", "list", "--tsv", "--family", "len", "--state", "-").out)
+    _, *rows = lines(posttrain("method", "list", "--tsv", "--family", "rub", "--state", "-").out)
     assert rows
-    assert {(row[1], row[3]) for row in rows} == {("len", "-")}
+    assert {(row[1], row[3]) for row in rows} == {("rub", "-")}
     said = posttrain("method", "list", "--family", "lne")
     assert (said.code, said.sentence) == (2, "there is no family 'lne'; did you mean 'len'?")
 
@@ -53,7 +78,14 @@ def test_base_methods_stand_beside_the_systems(posttrain):
     assert "format_gate.beats_format_alone" in "".join(told.split())
 
 
-@pytest.mark.parametrize("name", [*PRESETS, *PREFERENCE_PRESETS])
+# All of them take a minute; which tenth is quick moves on as methods are added.
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if place % 10 == 0 else pytest.mark.slow)
+        for place, name in enumerate([*PRESETS, *PREFERENCE_PRESETS])
+    ],
+)
 def test_show_prints_switches_equation_source_and_hash(posttrain, name):
     shown = posttrain("method", "show", name)
     assert shown.code == 0
@@ -189,3 +221,192 @@ def test_a_method_names_parts_of_the_projects_plug_ins(posttrain, toy):
     assert ["rl.algorithm.token_weights.surprise.power", "0.5"] in [
         line.split()[:2] for line in shown.out.splitlines()
     ]
+
+
+CLAIMING = """name: mine
+title: Mine
+source: {paper: a note}
+family: pg
+system: SYSTEM
+says: It does.
+sets: {rl: {group_size: 4}}
+claims:
+- name: better
+  says: Is better.
+  arena: ARENA
+  against: {plain: {ARM}}
+  matched: rollouts
+  decide: [{metric: pass_at_1, is: higher, margin: 0.01}]
+  seeds: 2
+  minutes: 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (
+            {"SYSTEM": "Lite PPO (Tricks or Trap)"},
+            "there is no 'Lite PPO (Tricks or Trap)'; did you mean 'Lite PPO (Tricks or Traps)'?",
+        ),
+        ({"ARENA": "summs"}, "there is no arena 'summs'; did you mean 'sums'?"),
+        ({"ARM": "method: grppo"}, "there is no method 'grppo'; did you mean 'grpo'?"),
+        ({"ARM": "rll: {steps: 3}"}, "rll"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["show", "check", "run"])
+def test_what_a_file_names_is_looked_up_before_anything_runs(posttrain, toy, verb, said, sentence):
+    text = CLAIMING
+    for word, other in ({"SYSTEM": '""', "ARENA": "sums", "ARM": ""} | said).items():
+        text = text.replace(word, other)
+    toy.write("methods/pg/mine.yaml", text)
+    told = posttrain("method", verb, "mine")
+    assert told.code == 2
+    assert sentence in told.sentence
+    assert not told.out
+
+
+def test_where_nothing_is_stale_it_says_so(posttrain):
+    assert posttrain("method", "recheck", "dapo").out == "nothing is claimed\n"
+
+
+def test_a_file_that_is_wrong_is_named_behind_all_the_others(posttrain, toy):
+    toy.write("methods/pg/mine.yaml", "name: mine\ntitel: Mine\nfamily: pg\n")
+    told = posttrain("method", "list", "--family", "pg")
+    assert told.code == 2
+    assert any(line.split()[:1] == ["grpo"] for line in told.out.splitlines())
+    assert "methods/pg/mine.yaml" in told.sentence
+    assert "titel" in told.sentence
+    assert posttrain("method", "list", "--tsv").code == 2
+
+
+SLIP = CLAIMING.replace("SYSTEM", '""').replace("ARENA", "sums").replace("ARM", "method: grpo")
+SLIPS = {
+    "its settings": (
+        SLIP.replace("group_size: 4", "algorithm: {surogate: {high: 0.3}}"),
+        "methods/pg/mine.yaml: sets.rl.algorithm.surogate: unknown key; did you mean 'surrogate'?",
+    ),
+    "a section": (
+        SLIP.replace("rl: {group_size: 4}", "rll: {group_size: 4}"),
+        "methods/pg/mine.yaml: sets.rll: there is no such section; did you mean 'rl'?",
+    ),
+    "an arm": (
+        SLIP.replace("method: grpo", "rl: {draw: {max_round: 2}}"),
+        "methods/pg/mine.yaml: claims.better.against.plain.rl.draw.max_round: unknown key; did you"
+        " mean 'max_rounds'?",
+    ),
+    "the metric of a mechanism": (
+        SLIP.replace("decide:", "mechanism: [{metric: rl/clip_fractio, at_least: 0}]\n  decide:"),
+        "methods/pg/mine.yaml: claims.better.mechanism: arm mine measures no 'rl/clip_fractio'; did"
+        " you mean 'rl/clip_fraction'?",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "sentence"), SLIPS.values(), ids=SLIPS)
+def test_a_slip_in_a_method_is_told_at_its_place_and_the_others_are_listed(
+    posttrain, toy, text, sentence
+):
+    toy.write("methods/pg/mine.yaml", text)
+    toy.write("methods/pg/other.yaml", "name: other\ntitel: Other\nfamily: pg\n")
+    told = posttrain("method", "list", "--family", "pg")
+    assert told.code == 2
+    assert any(line.split()[:1] == ["grpo"] for line in told.out.splitlines())
+    assert not any(line.split()[:1] == ["mine"] for line in told.out.splitlines())
+    assert told.err.splitlines() == [
+        "error: methods/pg/other.yaml.titel: unknown key; did you mean 'title'?",
+        f"error: {sentence}",
+    ]
+    for verb in ("show", "run"):
+        assert posttrain("method", verb, "mine").sentence == sentence
+
+
+def test_a_wrong_file_does_not_answer_for_a_name_that_there_is_not(posttrain, toy):
+    toy.write("methods/pg/mine.yaml", "name: mine\ntitel: Mine\nfamily: pg\n")
+    toy.write("methods/pg/other.yaml", SLIPS["its settings"][0].replace("mine", "other"))
+    said = posttrain("method", "show", "gropo")
+    assert (said.code, said.sentence) == (2, "there is no method 'gropo'; did you mean 'grpo'?")
+    of_grpo = digest(PRESETS["grpo"].algorithm)
+    assert posttrain("method", "show", of_grpo).out.startswith("grpo ")
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        ("failed", "its last run failed; what was done is kept: "),
+        ("stopped", "its last run was stopped; what was done is kept: "),
+        ("succeeded", "not run"),
+    ],
+)
+def test_a_claim_whose_run_was_broken_off_is_not_one_that_was_never_run(
+    posttrain, toy, status, told
+):
+    toy.write("methods/pg/mine.yaml", SLIP)
+    command = "posttrain method run mine --claim better"
+    with open_ledger(toy.root / ".posttrain/ledger.db") as ledger:
+        ledger.begin_run(Run("r0", "claim", 1.0, command))
+        ledger.finish_run("r0", status, 2.0)
+    line = told + command if told.endswith(": ") else told
+    assert f"  {line}\n" in posttrain("method", "show", "mine").out
+
+
+def test_of_a_list_that_is_broken_off_it_is_said_what_is_done(toy, monkeypatch, capsys):
+    def run(method, claims, root, *, seeds):
+        if method.name == "nsr":
+            raise Interrupted(signal.SIGTERM)
+
+    monkeypatch.chdir(toy.root)
+    monkeypatch.setattr(method_run, "run_claims", run)
+    with pytest.raises(Interrupted):
+        cli.main(["method", "run", "dler", "nsr", "sapo"], standalone_mode=False)
+    assert capsys.readouterr().err == (
+        "dler done; nsr broken off, of which all finished stages are kept; the same command goes"
+        " on there\n"
+    )
+
+
+def test_a_claim_is_named_of_one_method(posttrain):
+    said = posttrain("method", "run", "dler", "nsr", "--claim", "keeps_ways")
+    assert (said.code, said.sentence) == (2, "--claim is of one method; name that alone")
+
+
+def test_a_check_has_no_place_outside_of_a_project(posttrain, tmp_path_factory, monkeypatch):
+    bare = tmp_path_factory.mktemp("bare")
+    monkeypatch.chdir(bare)
+    told = posttrain("method", "check", "grpo")
+    assert told.code == 2
+    assert "is not inside a posttrain project" in told.sentence
+    assert not list(bare.iterdir())
+
+
+def test_show_says_what_a_method_reads_and_what_its_claims_compare(posttrain):
+    shown = posttrain("method", "show", "asking").out
+    assert "sft.traces from synthesize.corpus, which the method sets" in shown
+    assert "  arena booking, equal updates" in shown
+    assert "  arm acts_at_once: {synthesize: {sources: [{kind: world," in shown
+    rehearsed = posttrain("method", "show", "dph_rl").out
+    assert "rl.rehearsals.mastered from probe.samples, which recipes have" in rehearsed
+    assert "\nreads\n" not in posttrain("method", "show", "grpo").out
+
+
+def test_what_claims_are_compared_with_is_listed_before_they_are_run(posttrain, toy):
+    decided = "decide: [{metric: pass_at_1, is: higher, margin: 0.01}"
+    more = f"{decided}, {{metric: mean_length, is: lower, margin: 0, than: 22}}"
+    base = f"{more}, {{metric: pass_at_1, is: higher, margin: 0, against: base}}"
+    toy.write("methods/pg/mine.yaml", SLIP.replace(decided, base))
+    rows = json.loads(posttrain("method", "claims", "--family", "pg", "-o", "json").out)
+    (row,) = (row for row in rows if row["method"] == "mine")
+    assert row["compared"] == ["plain", "22", "base"]
+    assert all(row["compared"] or row["figures"] for row in rows)
+
+
+def test_the_column_of_defaults_says_whose_they_are(posttrain):
+    assert "framework's default" in posttrain("method", "show", "dapo").out
+
+
+def test_no_name_of_a_claim_is_broken_where_the_terminal_is_narrow(posttrain, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = [line.split()[1:3] for line in posttrain("method", "claims").out.splitlines()]
+    for name, found in every_method().items():
+        for claim in found.method.claims:
+            assert [name, claim.name] in rows

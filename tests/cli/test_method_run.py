@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from posttrain.cli import method_run
 from posttrain.cli.method_run import _keep, _opened
-from posttrain.methods.find import methods_of
+from posttrain.methods.find import find_method, methods_of
 from posttrain.pipeline.verdicts import KeptVerdict
 from posttrain.pipeline.workspace import Workspace
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, UserErrors
 
 KEPT = KeptVerdict(
     "mine", "better", "confirmed", "so it is", 2, 3.0, "c0", "d0", {"rl": "k0"}, "a0"
@@ -36,3 +37,23 @@ def test_who_does_not_hold_a_claims_folder_leaves_its_recipe(tmp_path):
     ):
         pass
     assert (folder / "recipe.yaml").read_text() == "flow: flows.claim\n"
+
+
+def test_a_list_is_run_to_its_end_and_every_refusal_is_told(monkeypatch, tmp_path):
+    refusals = {
+        "grpo": UserErrors(["rl_1 is wrong", "rl_2 is wrong"]),
+        "dpo": UserError("so is dpo"),
+    }
+    ran = []
+
+    def run_claims(method, *_, **__):
+        ran.append(method.name)
+        if method.name in refusals:
+            raise refusals[method.name]
+
+    monkeypatch.setattr(method_run, "run_claims", run_claims)
+    methods = [find_method(name).method for name in ("grpo", "nsr", "dpo", "dapo")]
+    with pytest.raises(UserError) as refused:
+        method_run.run_methods(methods, [], tmp_path, seeds=None)
+    assert ran == ["grpo", "nsr", "dpo", "dapo"]
+    assert refused.value.sentences == ("rl_1 is wrong", "rl_2 is wrong", "so is dpo")

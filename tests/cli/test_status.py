@@ -5,6 +5,7 @@ from click.testing import CliRunner
 
 from posttrain.cli.plan import plan
 from posttrain.cli.status import status
+from posttrain.pipeline.execution.failures import StageFailed
 
 
 def lines_of(verb, toy):
@@ -21,6 +22,15 @@ def test_before_the_first_run_nothing_is_claimed(toy):
         "third never ran",
     ]
     assert lines_of(plan, toy)[-1] == "3 of 3 stages to run."
+
+
+def test_a_stage_that_failed_is_not_one_that_never_ran(toy):
+    with pytest.raises(StageFailed):
+        toy.run("second.mood=fail")
+    assert [line.strip() for line in lines_of(status, toy) if "second" in line] == ["second failed"]
+    assert any(line.strip() == "third never ran" for line in lines_of(status, toy))
+    (line,) = (line for line in lines_of(plan, toy) if line.split()[:1] == ["second"])
+    assert line.endswith("its last attempt failed")
 
 
 def test_artifacts_are_shown_whole_and_a_changed_stage_is_out_of_date(toy):

@@ -17,6 +17,8 @@ from posttrain.cli.main import VERBS, cli
 from posttrain.operations.services import process
 from posttrain.operations.services.plan import FOLDER
 from posttrain.operations.services.process import Service
+from posttrain.pipeline.execution import local
+from posttrain.pipeline.execution.failures import ServerFailed, StageFailed, raise_all
 from posttrain.pipeline.plan import Decision
 from posttrain.provenance.ledger import open_ledger
 from posttrain.publishing.release.registry import Registry
@@ -96,6 +98,30 @@ def test_run_says_what_ran_and_why_and_the_next_time_that_there_is_nothing_to_do
     assert again.code == 0
     assert again.err.startswith("Everything is up to date: 3 stages, nothing to run.\n")
     assert contents() == before
+
+
+def test_what_several_stages_refused_is_a_line_each(posttrain, monkeypatch):
+    def fail(_executor, names, *, slots):
+        failures = (StageFailed(n, "a\nb", retryable=False, refused=True) for n in names[:2])
+        raise_all(failures)
+
+    monkeypatch.setattr(local, "run_locally", fail)
+    said = posttrain("run", "--local")
+    assert said.code == 2
+    # What a sentence holds itself is escaped as ever.
+    assert said.err.splitlines() == [
+        r"error: stage 'first': a\nb",
+        r"error: stage 'second': a\nb",
+    ]
+
+
+def test_a_server_that_is_not_there_is_no_bad_input(posttrain, monkeypatch):
+    def fail(_executor, _names, *, slots):
+        raise ServerFailed("the server did not answer in time")
+
+    monkeypatch.setattr(local, "run_locally", fail)
+    said = posttrain("run", "--local")
+    assert (said.code, said.err) == (1, "error: the server did not answer in time\n")
 
 
 def test_plan_says_what_somebody_should_know_of_the_values(posttrain, monkeypatch):

@@ -76,6 +76,7 @@ def test_a_stage_that_draws_from_the_system_is_named_and_those_after_it_are_not(
     assert "third" not in audit.out
 
 
+@pytest.mark.slow  # its stages load torch
 def test_other_bytes_from_another_processor_neither_hold_nor_fail(toy, posttrain, stage_file, edit):
     edit(stage_file, *UNREPRODUCIBLE)
     # What a stage does not load has no kernels.

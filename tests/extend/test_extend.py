@@ -29,6 +29,7 @@ SCORING = {
     "rl_told",
     "rl_stored",
     "rl_hinted",
+    "rl_masked",
     "coevolve",
 }
 SCORING |= {*PLAYING, "coevolve", "evaluate"}
@@ -42,9 +43,12 @@ STAGES = {
     "extractor": {"synthesize", *SCORING},
     "verifier": {"synthesize", *SCORING},
     "filter": {"curate"},
+    "run_source": {"import_curves"},
+    "ranking": {"select"},
     "pair_builder": {"preference"},
     "template": {"sft"},
     "row_loss": {"sft"},
+    "merge": {"merge"},
     "problem_sampler": {"rl"},
     "instructor": {"rl_told"},
     "environment": PLAYING,
@@ -55,6 +59,7 @@ STAGES = {
     "producer": {"rl"},
     "hint_law": {"rl_hinted"},
     "selection": {"rl"},
+    "action_mask": {"rl_masked"},
     "addition": {"rl"},
     "foreign_loss": {"rl"},
     "replay": {"rl"},
@@ -194,6 +199,32 @@ def test_the_search_did_its_work(extended):
         assert row["attempts"] == 3 or row["solved"] == 1
 
 
+def test_the_run_source_gave_the_runs_of_which_the_curve_is_drawn(extended):
+    curve = table(extended, "import_curves/curve").filter(metric="loss")
+    # The middle half of 1, 2, 3 and 4 times the step.
+    assert dict(curve.select("step", "value").iter_rows()) == {1: 2.5, 2: 5.0}
+
+
+def test_the_ranking_chose_what_was_solved_last(extended):
+    (_, first), (_, second) = table(extended, "select/problems").select("source", "id").iter_rows()
+    report = json.loads((extended.root / "data" / "select" / "report.json").read_text())
+    assert [each["id"] for each in report["chosen"]] == [first, second]
+    assert [each["score"] for each in report["chosen"]] == sorted(
+        (each["accuracies"][-1] for each in report["chosen"]), reverse=True
+    )
+
+
+def test_the_merge_took_the_larger_of_each_weight(extended):
+    from posttrain.learning.models.load import load_policy
+
+    made, sft, rl = (
+        dict(load_policy(extended.root / "data" / name / "policy").model.named_parameters())
+        for name in ("merge", "sft", "rl")
+    )
+    assert all((made[n] == sft[n].max(rl[n])).all() for n in made)
+    assert any((made[n] != sft[n]).any() and (made[n] != rl[n]).any() for n in made)
+
+
 def test_the_pair_builder_did_its_work(extended):
     pairs = table(extended, "preference/pairs")
     assert len(pairs) > 2
@@ -293,6 +324,12 @@ def test_the_exchange_passed_everything_on(extended):
         ("policy_2", "policy_1"),
         ("policy_3", "policy_2"),
     }
+
+
+def test_the_mask_kept_out_what_it_forbids(extended):
+    rows = table(extended, "rl_masked/rollouts")
+    assert not [text for text in rows["text"] if "7" in text]
+    assert [text for text in table(extended, "rl_told/rollouts")["text"] if "7" in text]
 
 
 def test_what_failed_was_tried_again_behind_what_was_told(extended):

@@ -84,6 +84,8 @@ def shrunk(name):
             entry.update(values)
             if isinstance(entries, dict):
                 recipe[section] = entry
+    if "series" in recipe:
+        recipe["series"]["run"].update(SMALL["rl"])
     if "import_model" in recipe:
         recipe["import_model"] = {"path": "../../tiny"}
         recipe["pretrain"]["mixture"] = {"up": 3, "down": 1}

@@ -12,6 +12,7 @@ from posttrain.methods.find import (
     has_method,
     method_names,
     methods_of,
+    readable_methods,
 )
 from posttrain.methods.lay import laid_over
 from posttrain.methods.systems import blocks, published_systems
@@ -73,6 +74,17 @@ def test_a_projects_own_method_goes_first_and_only_while_the_project_is_open(pro
     assert not has_method("mine")
 
 
+def test_what_an_editor_leaves_is_no_method_and_a_new_file_is_found_at_once(project):
+    mine = project("mine")
+    mine.with_name(".#mine.yaml").symlink_to("nobody@nowhere")
+    with methods_of(project.root):
+        assert not any(name.startswith(".") for name in method_names())
+        assert readable_methods()[1] == []
+        assert not has_method("another")
+        project("another")
+        assert has_method("another")
+
+
 def test_a_package_of_a_plug_in_brings_methods(project, monkeypatch):
     project("theirs", folder="plugin_with_methods/methods")
     (project.root / "plugin_with_methods" / "__init__.py").touch()
@@ -110,6 +122,20 @@ WRONG = {
     "no source": (MINE.replace("a note of mine", "''"), "name the paper or the code"),
     "no family": (MINE.replace("family: {family}", "family: none"), "there is no family 'none'"),
     "no YAML": (MINE + "claims: [", ":9: not valid YAML"),
+    "a key that is said twice": (
+        MINE + "sets: {{rl: {{steps: 3}}}}\n",
+        ":8: .* 'sets' is said twice",
+    ),
+    "a key that is said twice within": (
+        MINE.replace("{sets}", "{{rl: {{steps: 3, steps: 4}}}}"),
+        "'steps' is said twice",
+    ),
+    "runs that settings are tuned on": (
+        MINE + "claims: [{{name: a, says: b, arena: sums, against: {{b: {{}}}}, matched: rollouts, "
+        "decide: [{{metric: pass_at_1, is: lower, margin: 0}}], seeds: 3, first_seed: 99, "
+        "minutes: 1}}]\n",
+        "claim a takes runs from 101 on",
+    ),
     "a list": ("- {name}\n", "a method is a mapping that starts with 'name:'"),
     "a claim without an arm": (
         MINE

@@ -144,6 +144,7 @@ def test_a_method_is_looked_at_on_what_its_own_sections_make(world):
         effects(wrong, world)
 
 
+@pytest.mark.slow  # every kind that is there is started
 @pytest.mark.parametrize("section", ["rl", "preference"])
 def test_every_kind_that_these_stages_read_is_there_or_told(world, section):
     for port, known in world.tasks[section].inputs.items():

@@ -1,6 +1,7 @@
 """A claim becomes a recipe of arms; its verdict is kept, and stale once what it rests on moves."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from posttrain.pipeline.verdicts import (
     verdicts_of,
 )
 from posttrain.stage.errors import UserError
+from posttrain.stage.slots import plugged
 
 ROOT = Path(__file__).parents[2]
 ARENA = """
@@ -87,6 +89,36 @@ def test_arms_share_the_base_and_their_seeds_and_differ_in_one_section(project):
     verdict = dag.stages["verdict"]
     assert verdict.config.arms == ("mine", "plain")
     assert str(verdict.inputs["curves.mine_2"]) == "rl_mine_2.curve"
+
+
+OWN = """
+from typing import Literal
+from posttrain.learning.algorithms.token_weights.base import TokenWeight
+class Mine(TokenWeight):
+    \"\"\"All tokens alike.\"\"\"
+    kind: Literal["all_alike"] = "all_alike"
+    weight: float = {weight}
+    def of_update(self, logprobs_BT, *, old_logprobs_BT, batch):
+        return logprobs_BT.detach() * 0 + self.weight
+PARTS = {{"token_weight": {{"all_alike": Mine}}}}
+"""
+
+
+def test_a_claim_on_a_part_of_the_projects_own_rests_on_its_code(project, monkeypatch):
+    monkeypatch.syspath_prepend(str(project.root))
+    alike = "rl: {algorithm: {preset: dr_grpo, token_weights: {own: all_alike}}"
+    file, keys = project.root / "weights_of_mine.py", []
+    for weight in (1.0, 2.0):
+        file.write_text(OWN.format(weight=weight))
+        with (
+            plugged(["weights_of_mine"]),
+            methods_of(project.root, ["weights_of_mine"]),
+        ):
+            found, claim = project(METHOD.replace("rl: {algorithm: {preset: dr_grpo}", alike))
+            keys.append(claim_keys(found.method, claim, 2, project.root))
+        sys.modules.pop("weights_of_mine")
+    moved = {name for name in keys[0] if keys[0][name] != keys[1][name]}
+    assert moved == {"rl_mine_1", "rl_mine_2"}
 
 
 def test_a_claim_on_runs_that_nobody_saw_shares_none_with_the_one_before(project):
@@ -232,6 +264,67 @@ def test_what_cannot_be_compared_is_one_sentence(project, text, sentence):
     with pytest.raises(UserError) as refused:
         values()
     assert str(refused.value).endswith(sentence)
+
+
+WHERE = "/methods/pg/mine.yaml: claims.better"
+SLIPS = {
+    "of the method": (
+        {"method": METHOD.replace("group_size: 8", "group_siz: 8")},
+        "/methods/pg/mine.yaml: sets.rl.group_siz: unknown key; did you mean 'group_size'?",
+    ),
+    "of an arm": (
+        {"method": METHOD.replace("group_size: 2", "group_siz: 2")},
+        f"{WHERE}.against.plain.rl.group_siz: unknown key; did you mean 'group_size'?",
+    ),
+    "of the arena": (
+        {"arena": ARENA.replace("group_size: 4", "group_siz: 4")},
+        "arena tiny: sections.rl.group_siz: unknown key; did you mean 'group_size'?",
+    ),
+    "a metric that only other settings measure": (
+        {"method": METHOD.replace("metric: pass_at_1", "metric: rl/kl_by_reward")},
+        f"{WHERE}.decide: arm mine measures no 'rl/kl_by_reward'; did you mean 'rl/reward'?",
+    ),
+    "a metric that the other arm does not measure": (
+        {
+            "method": METHOD.replace("metric: pass_at_1", "metric: rl/value_loss").replace(
+                "preset: dr_grpo", "preset: ppo"
+            )
+        },
+        f"{WHERE}.decide: arm plain measures no 'rl/value_loss'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("texts", "sentence"), SLIPS.values(), ids=SLIPS)
+def test_a_slip_is_told_where_it_stands_before_anything_is_trained(project, texts, sentence):
+    found, claim = project(**texts)
+    with pytest.raises(UserError) as refused:
+        values_of_claim(found.method, claim, seeds=2)
+    assert sentence in str(refused.value)
+    assert str(refused.value).startswith(("arena tiny", str(project.root)))
+
+
+def asking(method, metric):
+    check = f"mechanism: [{{metric: {metric}, at_least: 0}}]"
+    return method.replace("decide:", f"{check}\n  decide:")
+
+
+def test_metrics_of_schedules_and_of_exchanges_are_known(project):
+    coefficient = "{from: 0.1, to: 0.05, over: 2}"
+    scheduled = f"algorithm: {{regularizers: {{kl: {{coefficient: {coefficient}}}}}}}"
+    own = METHOD.replace("algorithm: {preset: dr_grpo}", scheduled)
+    found, claim = project(asking(own, "schedule/algorithm.regularizers.kl.coefficient"))
+    assert values_of_claim(found.method, claim, seeds=2)["verdict"]["mechanism"]
+    several = METHOD.replace("rl: {algorithm: {preset: dr_grpo}", "coevolve: {exchange: swarm")
+    several = several.replace("{method: reinforce, rl:", "{coevolve:")
+    several = several.replace("arena: tiny", "arena: tiny\n  trains: coevolve")
+    # Of the exchange, and of one of the policies by its name.
+    for known in ("rl/exchange_offered", "rl/one/reward"):
+        found, claim = project(asking(several, known))
+        assert values_of_claim(found.method, claim, seeds=2)["verdict"]["mechanism"]
+    found, claim = project(asking(several, "rl/exchange_offerd"))
+    with pytest.raises(UserError, match="did you mean 'rl/exchange_offered'"):
+        values_of_claim(found.method, claim, seeds=2)
 
 
 @pytest.mark.slow  # six plans of twelve stages: six seconds

@@ -26,6 +26,12 @@ def test_a_stage_without_remarks_is_not_named():
     assert remarks_on(flow(rl={"surrogate": "reinforce"})) == []
 
 
+def test_what_drawing_under_a_mask_costs_is_said():
+    masked = stage(RL, "rl", draw={"mask": "nucleus"})
+    (said,) = [each for each in remarks_on(Dag({"rl": masked})) if "mask" in each]
+    assert said.startswith("rl: draw.mask: each token is drawn by reading the whole text before it")
+
+
 def test_an_environment_that_is_not_exact_is_remarked_on_wherever_it_stands():
     server = {"kind": "mcp", "command": ["python", "tools.py"]}
     played = {"kind": "episodes", "environment": server}

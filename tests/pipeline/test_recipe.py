@@ -5,7 +5,11 @@ from pathlib import Path
 import pytest
 
 import flows.post_training
+from posttrain.pipeline.generate import stage_entries
 from posttrain.pipeline.recipe import load_recipe
+from posttrain.pipeline.workspace import Workspace
+from posttrain.provenance.code.closure import CodeClosure
+from posttrain.stage.declared import shipped_path
 from posttrain.stage.errors import UserError
 
 
@@ -168,6 +172,32 @@ def test_what_a_part_reads_is_declared_for_its_stage(tmp_path):
     assert stages["rl"].absent() == {
         "reads.notes.jsonl": "rl: it reads notes.jsonl, and nothing is there; correct the path"
     }
+
+
+def test_a_file_that_a_package_ships_is_found_from_any_folder(tmp_path):
+    """Under the name that a method gives it, so that a stage's key is the same everywhere."""
+    name = "posttrain.methods:blocks.tsv"
+    environment = f"environment: {{kind: corpus, file: '{name}'}}"
+    (tmp_path / "recipe.yaml").write_text(
+        f"flow: flows.play\nrl: {{draw: {{sampler: uniform}}}}\nevaluate: {{{environment}}}\n"
+    )
+    recipe = load_recipe(tmp_path)
+    dag = recipe.resolve(tmp_path)
+    stage = dag.stages["evaluate"]
+    here = Path(__file__).parents[2] / "posttrain" / "methods" / "blocks.tsv"
+    assert stage.inputs[f"reads.{name}"].path == here == Path(shipped_path(name))
+    assert stage.absent() == {}
+    # Where the package lies is this machine's alone, and no file of DVC's says it.
+    code = CodeClosure({}, frozenset(), frozenset(), {}, "")
+    closures = dict.fromkeys(dag.stages, code)
+    entries = stage_entries(recipe, dag, Workspace(tmp_path, tmp_path), closures)
+    deps = next(each.deps for each in entries if each.name == "evaluate")
+    assert deps
+    assert not [each for each in deps if each.endswith("blocks.tsv")]
+    for missing in ("no_such_package:x.csv", "no_such.package:x.csv"):
+        with pytest.raises(UserError, match=f"{missing}: no package is called 'no_such"):
+            shipped_path(missing)
+    assert shipped_path("C:/theirs.csv") == "C:/theirs.csv"
 
 
 def test_missing_recipe(tmp_path):

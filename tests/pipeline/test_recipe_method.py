@@ -83,6 +83,39 @@ def test_what_is_no_method_is_one_sentence(resolved, text, sentence):
     assert str(refused.value).endswith(sentence)
 
 
+SLIP = "  rl: {algorithm: {surogate: {high: 0.3}}, problems_per_step: 4}\n"
+MINUS = "problems_per_step: input should be greater than or equal to 1, got 0"
+
+
+@pytest.mark.parametrize(
+    ("text", "sets", "sentence"),
+    [
+        # It is the method's: the recipe says nothing of it, or other things.
+        ("", SLIP, "mine.yaml: sets.rl.algorithm.surogate: unknown key; did you mean 'surrogate'?"),
+        ("rl: {steps: 3}\n", "  rl: {inputs: {polcy: sft.policy}}\n",
+         "mine.yaml: sets.rl.inputs.polcy: there is no such input; did you mean 'policy'?"),
+        ("sft_2: {steps: 3}\n", "  sft: {stepz: 9}\n",
+         "mine.yaml: sets.sft.stepz: unknown key; did you mean 'steps'?"),
+        # The recipe's own slip is the recipe's.
+        ("rl: {problems_per_step: 0}\n", "  rl: {steps: 3}\n", f"rl.{MINUS}"),
+        ("rl: {problems_per_step: 0}\n", "  rl: {problems_per_step: 4}\n", f"rl.{MINUS}"),
+    ],
+)  # fmt: skip
+def test_a_slip_is_blamed_on_the_file_that_it_stands_in(resolved, text, sets, sentence):
+    with pytest.raises(UserError) as refused:
+        resolved(f"method: mine\n{text}", sets=sets)
+    assert str(refused.value).endswith(sentence)
+    assert str(refused.value).startswith("rl.") == sentence.startswith("rl.")
+
+
+def test_a_slip_of_the_method_that_one_is_like_is_blamed_on_that_ones_file(resolved, tmp_path):
+    under = MINE.replace("name: mine", "name: under") + SLIP
+    (tmp_path / "methods" / "len").mkdir(parents=True)
+    (tmp_path / "methods" / "len" / "under.yaml").write_text(under)
+    with pytest.raises(UserError, match=r"len/under\.yaml: sets\.rl\.algorithm\.surogate: unknown"):
+        resolved("method: mine\n", sets="  rl: {steps: 3}\nlike: under\n")
+
+
 def test_a_method_is_of_today_under_a_recipe_of_an_older_format(resolved):
     """What a section leaves out is as the method has it, not as it was of old."""
     sets = "  rl: {group_size: 3, optimization: {lr_schedule: cosine}}\n"

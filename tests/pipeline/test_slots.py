@@ -13,6 +13,8 @@ from posttrain.cli.main import cli
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.pipeline.recipe_schema import schedulable_fields
 from posttrain.pipeline.slots import SLOTS, find_slot, first_sentence, offered_parts
+from posttrain.provenance.code.resolve import NameResolver
+from posttrain.provenance.code.tree import SourceTree
 from posttrain.stage.descriptions import descriptions
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import Slot
@@ -43,6 +45,13 @@ def test_every_registry_is_listed_under_its_own_name():
         if isinstance(slot, Slot)
     }
     assert found == dict(SLOTS)
+
+
+def test_no_registry_is_in_the_key_of_a_stage():
+    """One more line in one would make every stage new that reads the slot."""
+    names = NameResolver(SourceTree(ROOT, ["posttrain"], cache=None))
+    modules = [where.partition(":")[0] for where in SLOTS.values()]
+    assert [module for module in modules if names.counts(module)] == []
 
 
 @pytest.mark.parametrize("name", SLOTS)
@@ -230,6 +239,10 @@ def test_the_slot_of_schedules_says_which_numbers_take_one(tmp_path, monkeypatch
         # is set to is read once.
         if (place, kind) == ("rl.producer", "episodes"):
             assert set(names) == {"most_turns", "most_context", "most_drawn", "most_seconds"}
+            continue
+        if (place, kind) == ("rl.producer", "guided"):
+            # Which way round two writers write is asked in every step.
+            assert set(names) == {"begins", "share"}
             continue
         if place == "rl.producer.law":
             # How much of a solution is given is asked in every step.

@@ -18,6 +18,7 @@ from posttrain.learning.rollouts.strategies.best_of_n import BestOfNStrategy
 from posttrain.learning.rollouts.strategies.length_filtered_vote import LengthFilteredVote
 from posttrain.learning.rollouts.strategies.vote import VoteStrategy
 from posttrain.learning.rollouts.variants.budgets import Budgets
+from posttrain.learning.rollouts.variants.by_source import BySource
 from posttrain.learning.rollouts.variants.length_bins import LengthBins
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -418,6 +419,8 @@ def test_what_decodes_otherwise_is_graded_beside_the_plain_answers(done, tmp_pat
         "beam": {"kind": "beam", "width": 2},
         "greedy": {"kind": "beam", "width": 1},
         "chosen": {"kind": "best_step", "candidates": 2},
+        "as_it_is": {"kind": "end_scaled", "temperature": 1.0},
+        "sooner": {"kind": "end_scaled", "temperature": 0.1},
     }
     report, _, _ = evaluate(tmp_path / "d", inputs, variants=variants)
     alone, _, _ = evaluate(tmp_path / "e", inputs, temperature=0, num_samples=1, pass_at=(1,))
@@ -430,9 +433,14 @@ def test_what_decodes_otherwise_is_graded_beside_the_plain_answers(done, tmp_pat
             found["pass_at_1"].value - policy.pass_at[0].value
         )
         chosen = policy.variants["chosen"]
-        assert chosen["guided"].value == pytest.approx(
+        assert chosen["change"].value == pytest.approx(
             chosen["pass_at_1"].value - policy.pass_at[0].value
         )
+        assert policy.variants["as_it_is"]["change"].value == 0
+        assert policy.variants["as_it_is"]["saved"].value == 0
+        sooner = policy.variants["sooner"]
+        assert sooner["saved"].value > 0
+        assert sooner["length"].value == pytest.approx(policy.mean_length - sooner["saved"].value)
 
 
 def test_dev_and_unseen_part_the_problems_by_their_ids():
@@ -467,3 +475,20 @@ def test_problems_that_settings_were_chosen_by_are_not_unseen(other, told):
         return
     with pytest.raises(UserError, match=told):
         TASK.refuse(last, dag)
+
+
+def test_accuracy_is_told_by_source_and_of_the_worst_one(coins):
+    correct_PN = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
+    drawn = DrawnSamples((), correct_PN, torch.zeros(3, 2))
+    problems = [replace(coins[0], source=name) for name in ("sums", "sums", "logic")]
+    found = BySource().measured(drawn, drawn, problems)
+    assert found.keys() == {"sums", "logic", "least"}
+    assert found["sums"][:2].tolist() == [0.5, 1.0]
+    assert found["sums"][2].isnan()
+    assert found["logic"].nanmean() == 0
+    # The problems of the worst source alone, so that the interval is of these.
+    assert found["least"][2] == 0
+    assert found["least"][:2].isnan().all()
+    problems[2] = replace(problems[2], source="least")
+    with pytest.raises(UserError, match="a source is called least"):
+        BySource().measured(drawn, drawn, problems)

@@ -59,7 +59,7 @@ def go(answers, base, write, tmp_path):
 @pytest.fixture
 def given(monkeypatch):
     """What the losses were given, call by call: beta and SFT's weight, or the centering."""
-    import tasks.reward.stage as reward
+    import tasks.reward.readings as reward
 
     found = []
     made, paired = training.batch_loss, reward.bradley_terry_loss

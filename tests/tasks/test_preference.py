@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 
 import polars as pl
 import pytest
@@ -11,11 +12,20 @@ from posttrain.data.contexts import turn_of
 from posttrain.data.pair_builders.verifier import VerifierPairs
 from posttrain.data.pairs import build_pairs
 from posttrain.data.rows import TokenTable
-from posttrain.data.schemas import COMPLETIONS, PAIRS, Completion, Problem, completions_table
+from posttrain.data.schemas import (
+    COMPLETIONS,
+    IDENTITY,
+    PAIRS,
+    Completion,
+    Problem,
+    completions_table,
+    with_row_ids,
+)
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.algorithms.presets import PREFERENCE_PRESETS
 from posttrain.learning.models.load import load_policy, weights_digest
+from posttrain.learning.models.reward_head import save_reward_model, start_reward_model
 from posttrain.learning.preference import round_pairs, rounds
 from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rollouts.engines.base import FinishReason, SamplingParams
@@ -30,6 +40,7 @@ from posttrain.learning.rollouts.scoring import (
 from posttrain.learning.training.pairwise import encode_pairs
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.spec import ArtifactKind, Dag, Reference, Stage
 from tasks.preference import TASK
 from tasks.preference.stage import run
 from tasks.probe.config import ProbeConfig
@@ -550,7 +561,7 @@ def test_a_name_is_a_tuple_and_its_digest_follows_the_tuple_alone():
     # afterwards has it trained by DPO.
     assert alike == {
         frozenset({"iterative_rpo", "agent_rlvr"}),
-        frozenset({"dno", "nash_md"}),
+        frozenset({"dno", "dno_prct", "lspo", "nash_md"}),
         frozenset({"dpo", "behavior_baseline", "from_r_to_q", "step_q"}),
     }
 
@@ -617,6 +628,140 @@ def test_an_oracle_labels_pairs_of_a_policy_with_itself(
     assert first.group_by("problem_id").len()["len"].max() <= 3
 
 
+def test_a_reward_model_compares_the_samples_of_a_round(
+    guesser, coins_path, probed, tmp_path, monkeypatch
+):
+    """The label of a pair is σ of the difference of its rewards, by the model alone."""
+    taught = []
+
+    def learned(_trainable, _policy, pairs, **_given):
+        taught.append(pairs)
+        return 1
+
+    monkeypatch.setattr("posttrain.learning.preference.rounds.learn", learned)
+    model = start_reward_model(guesser, parameterization="likelihood", scale=2.0)
+    save_reward_model(model, tmp_path / "model")
+    inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
+    inputs["reward_models.liked"] = tmp_path / "model"
+    go(inputs, tmp_path, rounds=1, oracle={"kind": "model", "model": "liked"})
+    [pairs] = taught
+    chosen, rejected = (
+        model.score(pairs["prompt"].to_list(), pairs[side].to_list())
+        for side in ("chosen", "rejected")
+    )
+    gaps = [one - other for one, other in zip(chosen, rejected, strict=True)]
+    assert min(gaps) >= 0
+    wanted = [1 / (1 + math.exp(-gap)) for gap in gaps]
+    assert pairs["label_prob"].to_list() == pytest.approx(wanted, abs=1e-5)
+
+
+def test_a_teachers_answers_join_the_samples_of_a_round(
+    guesser, coins_path, probed, tmp_path, monkeypatch
+):
+    """Right answers of a teacher win against wrong ones of the policy; the rest is too near."""
+    taught = []
+
+    def learned(_trainable, policy, pairs, **given):
+        settings = {"config": given["config"], "context": given["context"], "where": "x"}
+        taught.append((pairs, encode_pairs(policy, pairs, **settings)))
+        return 1
+
+    monkeypatch.setattr("posttrain.learning.preference.rounds.learn", learned)
+    marked = pl.col("text") + " indeed"
+    teacher = read_table(probed, COMPLETIONS).filter("verified").with_columns(text=marked)
+    write_table(with_row_ids(teacher, IDENTITY["completions"]), tmp_path / "taught", COMPLETIONS)
+    inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
+    inputs["reference_samples"] = tmp_path / "taught"
+    given = {"rounds": 1, "oracle": "verifier", "opponent": "teacher"}
+    go(inputs, tmp_path, **given, pairs={"builder": {"kind": "margin"}, "per_problem": 99})
+    [(pairs, rows)] = taught
+    by_teacher = pairs.filter(pl.col("chosen").str.contains("indeed"))
+    assert 0 < len(by_teacher) < len(pairs)
+    assert not pairs["rejected"].str.contains("indeed").any()
+    # Right wins half a comparison more than wrong against whomever.
+    gaps = pairs["chosen_score"] - pairs["rejected_score"]
+    assert gaps.to_list() == pytest.approx([0.5] * len(pairs))
+    assert len(rows.kept) == len(pairs)
+
+
+def test_rounds_do_not_go_on_with_another_teacher(
+    guesser, coins_path, probed, tmp_path, monkeypatch
+):
+    first = read_table(probed, COMPLETIONS)
+    write_table(first.head(40), tmp_path / "fewer", COMPLETIONS)
+    inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
+    learn = rounds.learn
+
+    def fail(*args, **settings):
+        if settings["context"].scratch.name == "round-002":
+            raise RuntimeError("pulled the plug")
+        return learn(*args, **settings)
+
+    monkeypatch.setattr(rounds, "learn", fail)
+    given = {"rounds": 2, "opponent": "teacher"}
+    with pytest.raises(RuntimeError, match="pulled the plug"):
+        go({**inputs, "reference_samples": probed}, tmp_path, **given)
+    monkeypatch.setattr(rounds, "learn", learn)
+    with pytest.raises(UserError, match=r"inputs\.teacher"):
+        go({**inputs, "reference_samples": tmp_path / "fewer"}, tmp_path, **given)
+
+
+def test_a_teacher_who_is_not_there_is_refused():
+    config = TASK.config(**QUICK | {"rounds": 1, "opponent": "teacher"})
+    inputs = {
+        "policy": Reference(ArtifactKind.CHECKPOINT, stage="sft", output="policy"),
+        "samples": Reference(ArtifactKind.COMPLETIONS, stage="probe", output="samples"),
+        "problems": Reference(ArtifactKind.PROBLEMS, stage="curate", output="problems"),
+    }
+    stage = Stage("preference", TASK, config, inputs)
+    with pytest.raises(UserError, match=r"add preference: {inputs: {reference_samples: STAGE"):
+        TASK.refuse(stage, Dag({"preference": stage}))
+
+
+def test_a_game_of_the_policys_strategies_has_no_teacher_in_it():
+    """What a teacher wrote is no draw of the policy: the shares of strategies would be others."""
+    config = TASK.config(
+        **QUICK
+        | {
+            "rounds": 1,
+            "opponent": "teacher",
+            "pairs": {"builder": "margin"},
+            "oracle": {"kind": "latent_game", "asks": "verifier"},
+        }
+    )
+    samples = Reference(ArtifactKind.COMPLETIONS, stage="probe", output="samples")
+    inputs = {
+        "policy": Reference(ArtifactKind.CHECKPOINT, stage="sft", output="policy"),
+        "problems": Reference(ArtifactKind.PROBLEMS, stage="curate", output="problems"),
+        "samples": samples,
+        "reference_samples": samples,
+    }
+    stage = Stage("preference", TASK, config, inputs)
+    with pytest.raises(UserError, match="goes by how often the policy draws an answer, and teach"):
+        TASK.refuse(stage, Dag({"preference": stage}))
+
+
+def test_a_reward_model_that_is_asked_or_connected_alone_is_refused():
+    def planned(oracle, **wired):
+        config = TASK.config(**QUICK | {"rounds": 1, "oracle": oracle})
+        inputs = {
+            "policy": Reference(ArtifactKind.CHECKPOINT, stage="sft", output="policy"),
+            "samples": Reference(ArtifactKind.COMPLETIONS, stage="probe", output="samples"),
+            "problems": Reference(ArtifactKind.PROBLEMS, stage="curate", output="problems"),
+            **wired,
+        }
+        stage = Stage("preference", TASK, config, inputs)
+        TASK.refuse(stage, Dag({"preference": stage}))
+
+    liked = Reference(ArtifactKind.REWARD_MODEL, stage="reward", output="reward_model")
+    asks = {"kind": "model", "model": "liked"}
+    planned(asks, **{"reward_models.liked": liked})
+    with pytest.raises(UserError, match=r"it asks reward_models.liked, which is not connected"):
+        planned(asks)
+    with pytest.raises(UserError, match=r"nothing under preference.oracle asks for this"):
+        planned("verifier", **{"reward_models.liked": liked})
+
+
 def test_a_mixture_of_references_is_between_the_two(guesser, coins_path, probed, tmp_path):
     """In the first round both are one policy; in the second the loss lies between its ends."""
     inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
@@ -667,9 +812,28 @@ def test_what_wins_against_a_mixture_is_drawn_from_it(
         ({"oracle": "verifier"}, "oracle says what rounds do; set rounds"),
         ({"rounds": 1, "opponent": "mixture"}, "opponent mixture asks .* set reference"),
         (
-            {"rounds": 1, "oracle": "verifier", "pairs": {"builder": "margin"}},
+            {
+                "rounds": 1,
+                "oracle": {"kind": "verifier", "label": "win_rates"},
+                "pairs": {"builder": "margin"},
+                "opponent": "mixture",
+                "reference": {"initial": 0.5},
+            },
             "so pairs.builder builds nothing",
         ),
+        (
+            {
+                "rounds": 1,
+                "oracle": {"kind": "verifier", "label": "majority"},
+                "pairs": {"builder": "margin"},
+            },
+            "pairs.builder margin goes by what samples win on average, .* leave oracle.label out",
+        ),
+        (
+            {"rounds": 1, "oracle": "verifier", "opponent": "teacher"},
+            "opponent teacher with an oracle ranks .* set pairs.builder to margin or best_worst",
+        ),
+        ({"opponent": "teacher"}, "opponent says what rounds do; set rounds"),
         (
             {"rounds": 1, "oracle": "verifier", "algorithm": "hinge"},
             "the oracle gives probabilities, but the loss hinge has one side alone",

@@ -11,12 +11,12 @@ from typing import Literal
 
 import pytest
 
+from posttrain.backends.cluster import local_pool
 from posttrain.data.schemas import CURVE, ROLLOUTS
 from posttrain.data.tables import read_table
 from posttrain.learning.episodes.environments.base import POLICY, Act
 from posttrain.learning.episodes.environments.corpus import CorpusSearch
 from posttrain.learning.models.load import load_policy, weights_digest
-from posttrain.learning.rl import ahead
 from posttrain.learning.rl.replay import replay
 from posttrain.pipeline.hermetic.process import keep_rules
 from posttrain.pipeline.hermetic.view import StageView
@@ -122,7 +122,7 @@ class InTurn:
 @pytest.mark.parametrize("case", [*CASES, pytest.param("processes", marks=pytest.mark.slow)])
 def test_what_is_drawn_ahead_is_what_one_process_draws(inputs, tmp_path, monkeypatch, case):
     if case != "processes":
-        monkeypatch.setattr(ahead, "LocalPool", InTurn)
+        monkeypatch.setattr(local_pool, "LocalPool", InTurn)
     settings = CASES[{"processes": "episodes"}.get(case, case)]
     alone, _ = trained(inputs, tmp_path / "alone", **settings)
     bound = settings.get("staleness", 1)

@@ -7,6 +7,7 @@ import pytest
 from posttrain.learning.algorithms.regularizers.base import Regularizer
 from posttrain.learning.curriculum.uniform import Uniform
 from posttrain.learning.rl.producers.plain import Plain
+from posttrain.methods.find import find_method, methods_of
 from posttrain.stage.errors import UserError
 from posttrain.stage.schedule import NumberSchedules, Schedulable
 from posttrain.stage.slots import plugged
@@ -196,6 +197,45 @@ def test_an_algorithm_without_the_rest_of_its_method_is_said():
         "updates": {"minibatches": 16},
     }
     assert RlStageConfig(**whole).remarks() == ()
+
+
+WHOLE = """name: {name}
+title: Mine
+source: {{paper: a note}}
+family: pg
+says: It does.
+sets:
+  rl:
+    algorithm: {{preset: grpo, surrogate: {{high: 0.77}}}}
+    inputs: {{reference: teacher.policy}}
+    draw: {{select: greedy_failed}}
+    producer: greedy_first
+    reward: {{components: {{right: verifier, form: format}}}}
+"""
+
+
+def test_a_method_that_is_there_or_named_is_not_said_to_be_lacking(tmp_path):
+    def notes(config):
+        return [each for each in config.remarks() if "mine" in each]
+
+    (tmp_path / "methods" / "pg").mkdir(parents=True)
+    (tmp_path / "methods" / "pg" / "mine.yaml").write_text(WHOLE.format(name="mine"))
+    # What is wrong in another file says nothing of this method.
+    slip = WHOLE.format(name="other").replace("surrogate", "surogate")
+    (tmp_path / "methods" / "pg" / "other.yaml").write_text(slip)
+    (tmp_path / "methods" / "pg" / "third.yaml").write_text("titel: Third\n")
+    with methods_of(tmp_path):
+        values = dict(find_method("mine").method.section("rl"))
+        # Kinds alone stand for parts, and what a stage reads is none of its values.
+        del values["inputs"]
+        assert notes(RlStageConfig.parse(values, where="rl")) == []
+        values |= {"producer": "plain", "draw": {}}
+        changed = RlStageConfig.parse(values, where="rl")
+        (note,) = notes(changed)
+        assert "has draw.select greedy_failed, producer greedy_first; say method: mine" in note
+    # A recipe that names it means what lies over it.
+    with methods_of(tmp_path, named="mine"):
+        assert notes(changed) == []
 
 
 @pytest.mark.parametrize("name", ["grpo", "ppo", "gspo", "cispo"])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from posttrain.backends.cluster import local_pool
 from posttrain.data.schemas import (
     COMPLETIONS,
     CURVE,
@@ -14,12 +15,11 @@ from posttrain.data.schemas import (
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rewards.components.verifier import verify
-from posttrain.learning.rl import ahead
 from posttrain.learning.rl.replay import replay
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.rl.config import RlStageConfig
-from tasks.rl.stage import run
+from tests.tasks.exact import run_with_ends
 from tests.tasks.test_rl_ahead import SMALL, InTurn, same, trained
 
 NOW = {"staleness": 0, "algorithm": "grpo"}
@@ -136,43 +136,33 @@ def test_a_group_that_failed_is_drawn_again_and_the_last_hint_is_learned_from(in
 
 @pytest.mark.parametrize(
     "settings",
-    [hinted(FITTED), NOW | {"producer": {"kind": "before_failure", "share": 0.5}}],
-    ids=["item_response", "before_failure"],
+    [
+        hinted(FITTED),
+        NOW | {"producer": {"kind": "before_failure", "share": 0.5}},
+        NOW | {"producer": {"kind": "guided", "begins": {"from": 0.0, "to": 1.0, "over": 2}}},
+    ],
+    ids=["item_response", "before_failure", "guided"],
 )
 def test_what_is_recalled_is_in_the_checkpoint_and_the_rows_alone_give_the_weights(
-    inputs, settings, tmp_path
+    inputs, guesser, settings, tmp_path
 ):
+    if settings["producer"]["kind"] == "guided":
+        inputs = inputs | {"players.guide": guesser}
     whole, _ = trained(inputs, tmp_path / "whole", **settings)
     config = RlStageConfig(**SMALL | settings | {"checkpoint_every": 1})
 
-    class Killed(BaseException):
-        pass
-
-    folder = tmp_path / "killed"
-    (folder / "scratch").mkdir(parents=True)
-    outputs = {name: folder / name for name in whole}
-    for stop in (3, None):
-
-        def emit(event, ends=stop):
-            if event["kind"] == "progress" and event["done"] == ends:
-                raise Killed
-
-        context = StageContext(3, 1, "cpu", folder / "scratch", emit)
-        if stop is None:
-            run(config, inputs, outputs, context)
-        else:
-            with pytest.raises(Killed):
-                run(config, inputs, outputs, context)
+    outputs = run_with_ends(config, inputs, whole, tmp_path / "killed", (3,))
     same(whole, outputs)
-    # Shares follow what came of the rounds or of the steps before.
-    assert len({facts(row)["hint"] for row in rows_of(whole)}) > 1
+    # Shares follow what came of the rounds or of the steps before, or are drawn.
+    share = "guided" if settings["producer"]["kind"] == "guided" else "hint"
+    assert len({facts(row)[share] for row in rows_of(whole)}) > 1
     context = StageContext.quiet(tmp_path / "replay", seed=3)
     found = replay(RlStageConfig(**SMALL | settings), inputs, whole["rollouts"], context)
     assert found == weights_digest(load_policy(whole["policy"]).model)
 
 
 def test_others_draw_ahead_behind_hints_unless_the_law_looks(inputs, tmp_path, monkeypatch):
-    monkeypatch.setattr(ahead, "LocalPool", InTurn)
+    monkeypatch.setattr(local_pool, "LocalPool", InTurn)
     settings = hinted({"kind": "scattered"}) | {"staleness": 1}
     alone, _ = trained(inputs, tmp_path / "alone", **settings)
     other, _ = trained(inputs, tmp_path / "ahead", ahead=1, **settings)

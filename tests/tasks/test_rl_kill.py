@@ -105,7 +105,14 @@ def guessing(guesser, tmp_path_factory):
 OUTPUTS = ["policy", "rollouts", "curve", "report"]
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+# Four runs that are killed and gone on with, each: one config at every change.
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "several_rewards" else pytest.mark.slow)
+        for name in CONFIGS
+    ],
+)
 def test_a_kill_leaves_no_trace(inputs, tmp_path, kill_runs, name):
     """Between two updates after a checkpoint and before one, in one, and after a step."""
     # A critic steps its own optimizer before the policy's: two steps an update.

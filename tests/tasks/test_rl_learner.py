@@ -15,13 +15,7 @@ from posttrain.learning.episodes.episode import Span
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.optim import NotFiniteError, build_optimizer
-from posttrain.learning.rl.batch import (
-    TrainBatch,
-    bearing_loss,
-    informative_groups,
-    rollout_batch,
-    with_advantages,
-)
+from posttrain.learning.rl.batch import TrainBatch, bearing_loss, with_advantages
 from posttrain.learning.rl.critic import Critic
 from posttrain.learning.rl.drawn import as_groups
 from posttrain.learning.rl.generation import Generation
@@ -34,6 +28,7 @@ from posttrain.learning.rl.reference_policy import ReferencePolicy
 from posttrain.learning.rl.references.following import AveragedReference, Periodic
 from posttrain.learning.rl.references.following import Frozen as FrozenReference
 from posttrain.learning.rl.rollout import marked
+from posttrain.learning.rl.rollout_batch import informative_groups, rollout_batch
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.failed_batch import load_failed_batch

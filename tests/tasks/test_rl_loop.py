@@ -20,6 +20,7 @@ from posttrain.learning.rl.loop import train
 from posttrain.learning.rl.producers.base import Workbench
 from posttrain.learning.rl.producers.plain import PlainProduction
 from posttrain.learning.rl.rewarder import Rewarder
+from posttrain.learning.rl.rollout_batch import rollout_batch
 from posttrain.learning.rl.rollouter import Rollouter
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.stop import Stopping
@@ -44,7 +45,7 @@ class Listener:
         self.model, self.heard, self.num_updates = model, [], 1
         self.trainable = Trainable(model, LearnerConfig(), None, None)
         self.optimizer = None
-        self.passes = SimpleNamespace(reference=None, critic=None, turn_learner=None)
+        self.passes = SimpleNamespace(reference=None, critic=None, mask=None, turn_learner=None)
         self.beside = Beside()
 
     def training_samples(self, groups, *, step):
@@ -244,6 +245,70 @@ def test_a_group_is_learned_from_where_the_greedy_answer_was_wrong(loop):
     assert set(learned["problem_id"]) == {loop.problems[4].id}
     assert len(learned) == 4
     assert state.curve.metrics()["rl/selection_solve_rate"] == 0.75
+
+
+def test_what_is_told_in_another_order_is_compared_with_and_not_learned_from(loop):
+    """Half of each group is right; behind the shuffled prompt none of the even problems, all of the
+    odd ones, so that order helped with the even ones alone.
+    """
+    asked = {}
+
+    def answer(prompt, index, seed):  # noqa: ARG001 - the script's arguments
+        name, _, other = prompt.id.partition("~")
+        place = loop.place[name]
+        text = loop.policy.tokenizer.decode(prompt.token_ids)
+        asked[prompt.id] = text.removeprefix("<bos>")
+        right = place % 2 == 1 if other else index < 2
+        return f"#### {loop.problems[place].answer}" if right else "#### no"
+
+    loop.script = answer
+    reward = {"components": {"right": "verifier", "order": {"kind": "order", "bonus": 0.25}}}
+    draw = {"select": "told_in_order"}
+    state = loop.run(producer="two_orders", draw=draw, reward=reward, steps=1)
+    rows = loop.rollouts(state)
+    other = rows.filter(role="shuffled")
+    assert (len(rows), len(other)) == (48, 24)
+    assert set(rows.filter("trained")["role"]) == {"policy"}
+    own = rows.filter(role="policy")
+    assert own["trained"].all()
+    for row in own.iter_rows(named=True):
+        paid = 1.0 if loop.place[row["problem_id"]] % 2 else 1.25
+        assert row["reward"] in (0.0, paid)
+    assert other["reward"].is_in([0.0, 1.0]).all()
+    assert rows.group_by("group").len()["len"].to_list() == [8] * 6
+    for problem in loop.problems:
+        told, mixed = asked[problem.id].split(), asked[f"{problem.id}~shuffled"].split()
+        assert mixed != told
+        assert (sorted(mixed), mixed[-1]) == (sorted(told), told[-1])
+
+
+@pytest.mark.parametrize(
+    ("select", "trained"), [("told_in_order", {"policy"}), ("every", {"policy", "shuffled"})]
+)
+def test_a_shuffled_group_does_not_make_an_own_one_of_one_reward_teach(loop, select, trained):
+    """All that is told in its order is solved, all that is shuffled is not; but half of each of
+    problem 4, which alone tells its answers apart.
+    """
+
+    def answer(prompt, index, seed):  # noqa: ARG001 - the script's arguments
+        name, _, other = prompt.id.partition("~")
+        place = loop.place[name]
+        right = index % 2 if place == 4 else not other
+        return f"#### {loop.problems[place].answer}" if right else "#### no"
+
+    loop.script = answer
+    reward = {"components": {"right": "verifier", "order": {"kind": "order", "bonus": 0.25}}}
+    state = loop.run(producer="two_orders", draw={"select": select}, reward=reward, steps=1)
+    rows = loop.rollouts(state)
+    assert len(rows) == 48
+    learned = rows.filter("trained")
+    assert set(learned["problem_id"]) == {loop.problems[4].id}
+    assert set(learned["role"]) == trained
+    heard = [row for _, groups in state.learner.heard for group in groups for row in group]
+    compared = rollout_batch(heard, needs=frozenset()).group_B.tolist()
+    # The two groups of a problem are compared apart.
+    assert len({*compared}) == len(trained)
+    assert len({*zip(compared, [row.role for row in heard], strict=True)}) == len(trained)
 
 
 def test_one_problem_may_fill_a_step_each_copy_a_group_of_its_own(loop):

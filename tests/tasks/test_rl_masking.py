@@ -11,17 +11,13 @@ from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rewards.verifiers.judge import NO_GRADE
-from posttrain.learning.rl.batch import (
-    bearing_loss,
-    informative_groups,
-    rollout_batch,
-    with_advantages,
-)
+from posttrain.learning.rl.batch import bearing_loss, with_advantages
 from posttrain.learning.rl.drawn import as_groups
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.replay import replay
 from posttrain.learning.rl.rewarder import Rewarder
+from posttrain.learning.rl.rollout_batch import informative_groups, rollout_batch
 from posttrain.learning.rl.store import rollouts_table
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.learning.training.config import LearnerConfig

@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 import torch
 
+from posttrain.backends.cluster import local_pool
 from posttrain.data.schemas import CURVE, ROLLOUTS
 from posttrain.data.tables import read_table
 from posttrain.learning.algorithms.batches import PolicyBatch
@@ -16,7 +17,6 @@ from posttrain.learning.algorithms.objective import policy_objective
 from posttrain.learning.episodes.episode import Segment, Span
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.models.logprobs import wanted_logprobs
-from posttrain.learning.rl import ahead
 from posttrain.learning.rl.batch import TrainSample, collate
 from posttrain.learning.rl.producers.base import SamplingRound, Workbench
 from posttrain.learning.rl.producers.episodes import Episodes
@@ -28,8 +28,8 @@ from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 from posttrain.learning.rollouts.scoring import make_prompts
 from posttrain.stage.context import StageContext
 from tasks.rl.config import RlStageConfig
-from tasks.rl.stage import run
 from tests.learning.episodes.environments import Counting
+from tests.tasks.exact import run_with_ends
 from tests.tasks.test_rl_ahead import DECOUPLED, SMALL, InTurn, same, trained
 
 # Two turns of up to six tokens, of which two are drawn in a step.
@@ -124,32 +124,14 @@ def test_a_run_that_ends_at_any_step_is_gone_on_with_to_the_same_bits(ran, input
     whole, _ = ran
     config = RlStageConfig(**SMALL | SETTINGS | {"checkpoint_every": 1})
 
-    class Killed(BaseException):
-        pass
-
-    for stop in (1, 3, 4, None):
-        ends = stop
-
-        def emit(event, ends=ends):
-            if event["kind"] == "progress" and event["done"] == ends:
-                raise Killed
-
-        folder = tmp_path / "killed"
-        (folder / "scratch").mkdir(parents=True, exist_ok=True)
-        outputs = {name: folder / name for name in whole}
-        context = StageContext(3, 1, "cpu", folder / "scratch", emit)
-        if stop is None:
-            run(config, inputs, outputs, context)
-        else:
-            with pytest.raises(Killed):
-                run(config, inputs, outputs, context)
+    outputs = run_with_ends(config, inputs, whole, tmp_path / "killed", (1, 3, 4))
     same(whole, outputs)
 
 
 def test_what_is_carried_over_is_drawn_ahead_to_the_bits_of_one_process(
     inputs, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(ahead, "LocalPool", InTurn)
+    monkeypatch.setattr(local_pool, "LocalPool", InTurn)
     settings = {"staleness": 1, "producer": CARRIED}
     alone, _ = trained(inputs, tmp_path / "alone", **settings)
     other, _ = trained(inputs, tmp_path / "ahead", ahead=1, **settings)

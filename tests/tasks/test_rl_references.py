@@ -2,16 +2,13 @@
 
 import pytest
 
-from posttrain.data.schemas import CURVE
-from posttrain.data.tables import read_table
-from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.references.restart import Restart
 from posttrain.learning.rl.replay import replay
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.rl.config import RlStageConfig
-from tasks.rl.stage import run
+from tests.tasks.exact import trained_on_coins
 
 SETTINGS = {
     "steps": 5,
@@ -46,15 +43,7 @@ def test_it_restarts_by_step_and_where_the_metric_has_stalled_since_the_last_tim
 
 
 def trained(policy, problems, folder, **settings):
-    config = RlStageConfig.parse(SETTINGS | settings, where="rl")
-    folder.mkdir(exist_ok=True)
-    outputs = {name: folder / name for name in ("policy", "rollouts", "curve", "report")}
-    inputs = {"policy": policy, "problems": problems}
-    run(config, inputs, outputs, StageContext.quiet(folder / "scratch", seed=3))
-    curve = read_table(outputs["curve"], CURVE)
-    values = {name: part["value"].to_list() for (name,), part in curve.group_by("metric")}
-    found = weights_digest(load_policy(outputs["policy"]).model)
-    return (config, inputs, outputs), values, found
+    return trained_on_coins(SETTINGS | settings, policy, problems, folder)
 
 
 def test_after_a_restart_nothing_is_left_of_what_was_before(

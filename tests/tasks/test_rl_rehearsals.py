@@ -1,6 +1,7 @@
 """Second losses of RL on tables: their values, their rows, and that a run of them is exact."""
 
 import math
+from random import Random
 
 import polars as pl
 import pytest
@@ -10,6 +11,12 @@ from posttrain.data.schemas import COMPLETIONS, CURVE, Completion, completions_t
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rl.balances.base import OWN_ROLLOUTS as OWN
+from posttrain.learning.rl.balances.improvement import (
+    ImprovementBalance,
+    explored,
+    improvement,
+    mixture,
+)
 from posttrain.learning.rl.balances.progress import ProgressBalance
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.rehearsals.base import InTurn, RehearsalRow
@@ -217,3 +224,98 @@ def test_a_rehearsal_without_a_table_and_a_table_without_one_are_refused(tmp_pat
         recipe("{updates: {rehearsals: {likelihood: {}}}}")
     with pytest.raises(UserError, match=r"rl.inputs.rehearsals.general: nothing"):
         recipe("{inputs: {rehearsals: {general: probe.samples}}}")
+
+
+def test_a_mixture_follows_what_was_seen_to_improve_it():
+    assert improvement(1.0, 0.99) == pytest.approx(
+        100 * math.e * math.tanh(math.e * math.sqrt(0.99) * 0.01**3)
+    )
+    assert improvement(1.0, 2.0) == -1
+    assert improvement(0.0, 1.0) == 0
+    part = ImprovementBalance(every=2, explore=0.0, explore_last=0.0, width=0.2, rollouts=0.5)
+    work = part.start(["rollouts", "dull", "useful"])
+    assert work.weights() == {"rollouts": 0.5, "dull": 1.0, "useful": 1.0}
+    # Losses fall by as much as what is useful has weight, and rise where it has little.
+    loss, shares = 1.0, []
+    for _ in range(24):
+        weights = work.weights()
+        shares.append(weights["useful"] / 2)
+        assert sum(weights.values()) == pytest.approx(2.5)
+        loss *= 1 - 0.05 * (weights["useful"] - 0.9)
+        work.observe({"rollouts": 1.0, "dull": 1.0, "useful": loss})
+    assert shares[:4] == [0.5] * 4
+    assert min(shares[-6:]) > 0.6
+
+
+def test_a_mixture_goes_on_from_its_state():
+    part = ImprovementBalance(every=1, explore=0.5, explore_last=0.5)
+    one, other = (part.start(["rollouts", "a", "b", "c"]) for _ in range(2))
+
+    def weighed(work, steps):
+        found = []
+        for step in steps:
+            found.append(work.weights())
+            work.observe({name: 1.0 / (step + 1 + place) for place, name in enumerate("abc")})
+        return found
+
+    whole = weighed(one, range(8))
+    begun = weighed(other, range(5))
+    resumed = part.start(["rollouts", "a", "b", "c"])
+    resumed.load_state_dict(other.state_dict())
+    assert begun + weighed(resumed, range(5, 8)) == whole
+    assert len({tuple(each.values()) for each in whole}) > 5
+
+
+def test_runs_whose_losses_differ_explore_each_in_their_own_way():
+    part = ImprovementBalance(every=1, explore=1.0, explore_last=1.0)
+
+    def tried(first):
+        work, found = part.start(["rollouts", "a", "b", "c", "d"]), []
+        for step in range(8):
+            work.observe(dict.fromkeys("abcd", first / (step + 1)))
+            found.append(tuple(work.weights().values()))
+        return found
+
+    assert tried(1.0) == tried(1.0)
+    # As another processor rounds them, it is the same run.
+    assert tried(1.0) == tried(1.0 + 1e-6)
+    assert len({tuple(tried(first)) for first in (1.0, 1.1, 1.2, 1.3)}) == 4
+
+
+def test_exploration_tries_one_or_two_objectives_and_becomes_rarer():
+    part = ImprovementBalance(explore=0.5, explore_last=0.2, explore_over=4)
+    assert [part.exploring(number) for number in (0, 2, 4, 9)] == pytest.approx(
+        [0.5, 0.35, 0.2, 0.2]
+    )
+    for seed in range(20):
+        shares = explored(5, Random(seed))
+        assert sum(shares) == pytest.approx(1)
+        assert sum(share > 0.1 for share in shares) in (1, 2)
+        assert sum(mixture(5, Random(seed))) == pytest.approx(1)
+
+
+def test_a_run_whose_mixture_is_chosen_is_replayed_and_gone_on_with(inputs, tmp_path, monkeypatch):
+    # Both of two objectives may be tried alike: what is sure to differ is what is not tried.
+    tries = {"explore": 0.0, "explore_last": 0.0}
+    balance = {"kind": "improvement", "every": 1, "rollouts": 0.5, **tries}
+    settings = {"updates": SETTINGS["updates"] | {"balance": balance}}
+    config, outputs, digest = trained(inputs, tmp_path / "whole", **settings)
+    context = StageContext.quiet(tmp_path / "replay", seed=3)
+    assert replay(config, inputs, outputs["rollouts"], context) == digest
+    curve = read_table(outputs["curve"], CURVE)
+    weights = curve.filter(metric="rl/balance_likelihood")["value"].to_list()
+    assert weights[:2] == [1.0, 1.0]
+    assert weights[-1] != 1.0
+    assert set(curve.filter(metric=f"rl/balance_{OWN}")["value"]) == {0.5}
+    update = PolicyLearner.update
+
+    def until_third(self, samples, **given):
+        if (given["step"], given["index"]) == (2, 1):
+            raise ConnectionError
+        return update(self, samples, **given)
+
+    monkeypatch.setattr(PolicyLearner, "update", until_third)
+    with pytest.raises(ConnectionError):
+        trained(inputs, tmp_path / "killed", **settings)
+    monkeypatch.setattr(PolicyLearner, "update", update)
+    assert trained(inputs, tmp_path / "killed", **settings)[2] == digest

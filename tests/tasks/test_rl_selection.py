@@ -16,6 +16,7 @@ from posttrain.learning.rl.rollout import Rollout
 from posttrain.learning.rl.selections.base import Selection, selected
 from posttrain.learning.rl.selections.greedy_failed import GreedyFailed
 from posttrain.learning.rl.selections.resample_on_correct import ResampleOnCorrect
+from posttrain.learning.rl.selections.told_in_order import ToldInOrder
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.rl.config import RlStageConfig
@@ -211,6 +212,12 @@ def test_groups_are_as_large_for_the_algorithm_as_what_is_learned_from():
             {"group_size": 2, "draw": {"select": "resample_on_correct"}, "algorithm": "rloo"},
             where="rl",
         )
+
+
+def test_what_stands_behind_a_shuffled_prompt_is_left_out():
+    for role, places in (("policy", [0, 1]), ("shuffled", [])):
+        group = [rollout(at, 1, role=role) for at in range(2)]
+        assert list(ToldInOrder().keep(group, Random(0))) == places
 
 
 def test_a_problem_whose_greedy_answer_is_right_is_left_out():

@@ -87,6 +87,7 @@ def rto(ports, beyond):
     return formula
 
 
+@pytest.mark.slow  # three comparisons by hand, token by token
 def test_the_gradient_of_reinforced_token_optimization(ports, tmp_path):
     beyond = []
     run = drive_rl(RTO, TASK, ports, tmp_path, dtype=torch.float64)

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from posttrain.data.schemas import SCHEMAS, Problem, row_id
+from posttrain.data.source_verifiers import read_scored_problems, read_verifiers
 from posttrain.data.sources.table import falls_in_heldout
 from posttrain.data.tables import check_table
 from posttrain.data.teachers.programs import PROGRAMS
@@ -450,6 +451,27 @@ def test_a_source_that_makes_no_sense_is_refused(refusal, source, sentence):
 def test_two_sources_of_one_name_are_refused(refusal):
     assert refusal(sources=[sums(2), sums(3)]) == (
         "synthesize: two sources are called 'chain_sum'; give each a name of its own"
+    )
+
+
+def test_what_is_told_has_name_and_verifier_of_the_source_within(synthesize, tmp_path):
+    """The domains name a verifier once for all their problems, and none in a row."""
+    told = {"kind": "told", "of": {"kind": "science"}, "before": ["Briefly: ", ""]}
+    tables = synthesize(sources=[told])[1]
+    assert len(tables["traces"])
+    verifiers = tmp_path / "out/verifiers.json"
+    assert read_verifiers(verifiers)["science"]["kind"] == "exact"
+    for name in ("problems", "heldout"):
+        assert set(tables[name]["verifier"]) == {""}
+        scored = read_scored_problems(tmp_path / f"out/{name}.parquet", verifiers)
+        assert set(scored["source"]) == {"science"}
+        assert {json.loads(each)["kind"] for each in scored["scored_by"]} == {"exact"}
+
+
+def test_what_is_told_beside_itself_is_refused(refusal):
+    told = {"kind": "told", "of": sums(2), "before": ["Briefly: "]}
+    assert refusal(sources=[sums(3), told]).startswith(
+        "synthesize: two sources are called 'chain_sum'"
     )
 
 

@@ -15,6 +15,7 @@ from posttrain.data.teachers.notes import Notes
 from posttrain.data.teachers.programs import PROGRAMS, ProgramTeacher
 from posttrain.data.teachers.registry import TEACHERS
 from posttrain.data.teachers.repeating import RepeatingTeacher
+from posttrain.data.teachers.self_rating import SelfRatingTeacher
 from posttrain.data.teachers.skipping import SkippingTeacher
 from posttrain.learning.rewards.score import final_answer
 
@@ -188,6 +189,26 @@ def test_a_confident_teacher_states_what_was_drawn_under_the_same_solutions(sum_
     assert [final_answer(text) for text in stating] == [final_answer(text) for text in plain]
 
 
+def test_a_self_rating_teacher_draws_each_line_for_itself(sum_problems):
+    plain = solved_by(ProgramTeacher(error_rate=0.5), sum_problems)
+    rating = solved_by(
+        SelfRatingTeacher(error_rate=0.5, ratings=("Done", "Score"), values=(0.25, 1.0)),
+        sum_problems,
+    )
+    pattern = re.compile(r"(.*)\nDone: (0\.25|1)\nScore: (0\.25|1)", re.DOTALL)
+    parted = [pattern.fullmatch(text).groups() for text in rating]
+    assert [text for text, _, _ in parted] == plain
+    assert [final_answer(text) for text in rating] == [final_answer(text) for text in plain]
+    # 600 fair draws of a quarter each: 150, and 97 is five deviations away.
+    both = [(done, score) for _, done, score in parted]
+    assert min(both.count(each) for each in {*both}) > 97
+    assert len({*both}) == 4
+    right = [final_answer(text) == str(index // 2 + 1) for index, text in enumerate(plain)]
+    for kind in (True, False):
+        high = [score == "1" for (_, score), r in zip(both, right, strict=True) if r is kind]
+        assert 0.35 < sum(high) / len(high) < 0.65
+
+
 def test_a_repeating_teacher_writes_its_last_line_again_and_nothing_else(sum_problems):
     plain = solved_by(ProgramTeacher(error_rate=0.5), sum_problems)
     repeating = solved_by(RepeatingTeacher(error_rate=0.5, most=2), sum_problems)
@@ -237,7 +258,9 @@ def test_a_folding_teacher_changes_lines_and_not_results(sum_problems):
     assert all(each in pair for each, *pair in zip(mixed, plain, whole, strict=True))
 
 
-@pytest.mark.parametrize("kind", ["programs", "confident", "repeating", "skipping", "folding"])
+@pytest.mark.parametrize(
+    "kind", ["programs", "confident", "repeating", "skipping", "folding", "self_rating"]
+)
 def test_they_say_which_generators_get_solutions(kind):
     teacher = TEACHERS.parts[kind]()
     assert teacher.solves("chain_sum")

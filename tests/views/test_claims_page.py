@@ -74,6 +74,12 @@ def test_the_table_has_a_line_for_each_claim_that_was_run():
     assert text.splitlines()[2:] == [f"{line} | confirmed | 2 | 1.2 |"]
 
 
+def test_a_claim_that_was_not_run_says_what_it_is_to_be_compared_with():
+    later = ClaimRow("pg", "mine", "later", "It will.", "sums", compared=("plain", "base", "plain"))
+    assert later.cells()[3:6] == ("plain, base", "", "not run")
+    assert row(compared=("other",)).against == "plain"
+
+
 def test_the_page_escapes_and_groups_by_family():
     page = claims_page(
         [row(stale=True), row(verdict="refuted")], {"pg": "gradients", "len": "short"}

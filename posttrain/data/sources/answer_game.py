@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from posttrain.data.sources.base import Source, SourceRequest, SourceRows
+from posttrain.data.sources.numbered import posed_by_number, refuse_one_problem
 from posttrain.data.teachers.base import Solution, Teacher
 from posttrain.stage.seeds import stable_seed
 from posttrain.stage.slots import InSlot, Part
@@ -44,8 +45,7 @@ class AnswerGameSource(Source):
             raise ValueError(f"there are {len(self.shares)} shares for {len(answers)} answers")
         if any(share < 0 for share in self.shares) or (self.shares and not sum(self.shares)):
             raise ValueError("shares must not be negative, and one of them must be above 0")
-        if "{number}" not in self.prompt:
-            raise ValueError("prompt needs {number}, or all problems would be one")
+        refuse_one_problem(self.prompt)
         return self
 
     def without_solutions(self, teacher: Teacher, path: "Path | None") -> str:  # noqa: ARG002
@@ -54,23 +54,15 @@ class AnswerGameSource(Source):
 
     def read(self, request: SourceRequest) -> SourceRows:
         """Pose problems by their numbers, held-out ones first; see `Source.read`."""
+        train, heldout = posed_by_number(self.prompt, request, self._posed)
+        return SourceRows(train, heldout, [self._solved(each, request.seed) for each in train])
+
+    def _posed(self, prompt: str) -> "Problem":
         from posttrain.data.schemas import Problem
 
-        def posed(number: int) -> "Problem":
-            return Problem(
-                source=self.name,
-                prompt=self.prompt.replace("{number}", str(number)),
-                # What may be answered, as a person reads it: the verifier goes by its own.
-                answer=getattr(self.verifier, "best", None) or " ".join(self._answers()),
-                difficulty=1,
-                verifier="",
-            )
-
-        total = request.num_heldout + request.num_problems
-        numbered = [posed(number) for number in range(total)]
-        wanted = [each for each in numbered if each.prompt not in request.sides]
-        heldout, train = wanted[: request.num_heldout], wanted[request.num_heldout :]
-        return SourceRows(train, heldout, [self._solved(each, request.seed) for each in train])
+        # What may be answered, as a person reads it: the verifier goes by its own.
+        answer = getattr(self.verifier, "best", None) or " ".join(self._answers())
+        return Problem(self.name, prompt, answer, difficulty=1, verifier="")
 
     def _answers(self) -> tuple[str, ...]:
         found: tuple[str, ...] = getattr(self.verifier, "answers", ())

@@ -4,7 +4,7 @@
 config          `Algorithm`: a frozen tree of independent parts and settings, no torch in it
 part            `AlgorithmPart`, their base, and `NEEDS`: what they may ask the learner for
 advantages      how rewards become advantages, a file each: `group`, `turns`, `returns`, `gae`,
-                `learned`
+                `egae`, `learned`
 turn_values     how values of turns are learned from stored episodes, a file each: `td`, ...
 surrogates      how the ratio enters the loss: `clip`, `cispo`, `sapo`, `gmpo`, `squared`, ...
 token_weights   factors on the loss of each token: `importance`, `band`, `drift`

@@ -53,6 +53,10 @@ class RolloutBatch:
     """Weight of each of these advantages in their sum."""
     token_rewards_BT: "Tensor | None" = None
     """What each drawn token is paid by itself; for a reward with components of scope token."""
+    earlier_B: "Tensor | None" = None
+    """How many drawn tokens, the first, are of earlier steps; with need `windows`."""
+    unfinished_B: "Tensor | None" = None
+    """True for rollouts that go on in a later step; with need `windows`."""
 
 
 class TokenCost(NamedTuple):
@@ -65,6 +69,13 @@ class TokenCost(NamedTuple):
     cost_BT: "Tensor"
 
 
+class Bearing(NamedTuple):
+    """Which drawn tokens bear which loss, `[B, T]` each; at some neither, at some both."""
+
+    policy_BT: "Tensor"
+    critic_BT: "Tensor"
+
+
 class TokenAdvantages(NamedTuple):
     """Advantages, and where there is a critic the targets of its values."""
 
@@ -74,6 +85,8 @@ class TokenAdvantages(NamedTuple):
     bears_loss_B: "Tensor"
     """False for rollouts to leave out of mask and denominator: unscored, or cut off where the
     algorithm does not keep those. Their advantages are 0."""
+    bearing: "Bearing | None" = None
+    """Where tokens of one rollout differ in the losses that they bear; else all bear both."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +115,9 @@ class PolicyBatch:
     foreign_B: "Tensor | None" = None
     """True for rollouts that others than the policy wrote; none where it drew them all. Of these
     `sampled_logprobs_BT` are those of the policy before the step's first update."""
+    author_logprobs_BT: "Tensor | None" = None
+    """Of whoever wrote the tokens, which of the policy's own are `sampled_logprobs_BT`; 0 of an
+    author that nobody knows, as of one that is sure. None where the policy wrote all."""
     log_all_NV: "Tensor | None" = None
     """Of the current policy, of the whole vocabulary at the N drawn tokens, in the mask's order,
     with gradient; with need `distribution`."""

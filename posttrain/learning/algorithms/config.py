@@ -129,6 +129,20 @@ class OverlongConfig(Schedulable):
             raise ValueError("overlong without a limit needs max_tokens")
         return limit, max(1, round(self.share * limit))
 
+    def penalty(self, length_B: "Tensor", max_tokens: int | None) -> "Tensor":
+        """Give what the factor is taken of; see `overlong_penalty`.
+
+        Args:
+            length_B: Tokens of each completion.
+            max_tokens: The limit of generation, where it has none of its own.
+
+        Returns:
+            What to add to the rewards but for the factor, ``[B]``.
+
+        """
+        limit, buffer = self.buffer(max_tokens)
+        return overlong_penalty(length_B, limit=limit, buffer=buffer, bounded=self.bounded)
+
 
 def overlong_penalty(
     length_B: "Tensor", *, limit: int, buffer: int, bounded: bool = True

@@ -20,7 +20,7 @@ from posttrain.learning.algorithms.batches import (
     multiplied,
     needed,
 )
-from posttrain.learning.algorithms.config import Algorithm, OverlongConfig, overlong_penalty
+from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.part import KNOWN_WHEN_DRAWN
 from posttrain.learning.algorithms.part_outputs import (
     PartOutputs,
@@ -67,7 +67,9 @@ def advantages(
     """
     rewards_B = rollouts.rewards_B
     if algorithm.overlong is not None:
-        rewards_B = rewards_B + _penalty(algorithm.overlong, rollouts, max_tokens)
+        length_B = needed(rollouts.mask_BT, "mask_BT", "overlong").bool().sum(-1)
+        penalty_B = algorithm.overlong.penalty(length_B, max_tokens).to(rewards_B.dtype)
+        rewards_B = rewards_B + algorithm.overlong.factor * penalty_B
     costs = [
         TokenCost(each.coefficient, generated(each, "token_cost", cost_BT, rollouts))
         for each in algorithm.regularizers.values()
@@ -312,7 +314,7 @@ def _token_loss(
     own = TokenLoss(*(given(surrogate, "token_loss", each, mask_BT, outputs) for each in tensors))
     if foreign is None or batch.foreign_B is None:
         return own
-    loss_BT = foreign.token_loss(logprobs_BT, batch.sampled_logprobs_BT, batch.advantages_BT)
+    loss_BT = foreign.batch_loss(logprobs_BT, batch)
     loss_BT = given(foreign, "token_loss", loss_BT, mask_BT, outputs)
     others_B1 = batch.foreign_B.unsqueeze(-1)
     return TokenLoss(torch.where(others_B1, loss_BT, own.loss_BT), own.clipped_BT & ~others_B1)
@@ -343,6 +345,10 @@ def _assigned(
     costs: Sequence[TokenCost] = (),
 ) -> TokenAdvantages:
     """Estimate, whiten and weigh; statistics are those of the whole generation."""
+    bearing = advantage.bearing(rollouts)
+    if bearing is not None:
+        taught_B = (bearing.policy_BT | bearing.critic_BT).any(-1)
+        rollouts = replace(rollouts, scored_B=taught_B)
     include_B = _included(rollouts, dropped=advantage.truncated == "drop")
 
     def estimated(paid_B: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -363,6 +369,7 @@ def _assigned(
         returns_BT = None
     if advantage.whiten != "none":
         mask_BT = needed(rollouts.mask_BT, "mask_BT", "whiten").bool()
+        mask_BT = mask_BT if bearing is None else bearing.policy_BT
         counted_BT = mask_BT if include_B is None else mask_BT & include_B[:, None]
         spread, epsilon = advantage.whiten, advantage.whiten_epsilon
         values_BT = whiten(values_BT.expand_as(mask_BT), counted_BT, spread=spread, epsilon=epsilon)
@@ -375,10 +382,12 @@ def _assigned(
             signed_BT = signed_BT & rollouts.mask_BT.bool()
         bears_loss_B = bears_loss_B & signed_BT.any(-1)
     values_BT = torch.where(bears_loss_B[:, None], values_BT, 0.0)
+    if bearing is not None:
+        values_BT = torch.where(bearing.policy_BT, values_BT, 0.0)
     good, bad = advantage.positive_weight, advantage.negative_weight
     if (good, bad) != (1.0, 1.0):
         values_BT = torch.where(values_BT > 0, values_BT * good, values_BT * bad)
-    return TokenAdvantages(values_BT, returns_BT, bears_loss_B)
+    return TokenAdvantages(values_BT, returns_BT, bears_loss_B, bearing)
 
 
 def _included(rollouts: RolloutBatch, *, dropped: bool) -> Tensor | None:
@@ -388,10 +397,3 @@ def _included(rollouts: RolloutBatch, *, dropped: bool) -> Tensor | None:
         return scored_B
     whole_B = ~needed(rollouts.truncated_B, "truncated_B", "advantage.truncated").bool()
     return whole_B if scored_B is None else scored_B & whole_B
-
-
-def _penalty(config: OverlongConfig, rollouts: RolloutBatch, max_tokens: int | None) -> Tensor:
-    limit, buffer = config.buffer(max_tokens)
-    length_B = needed(rollouts.mask_BT, "mask_BT", "overlong").bool().sum(-1)
-    penalty_B = overlong_penalty(length_B, limit=limit, buffer=buffer, bounded=config.bounded)
-    return config.factor * penalty_B.to(rollouts.rewards_B.dtype)

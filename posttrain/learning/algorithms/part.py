@@ -18,6 +18,7 @@ NEEDS: Mapping[str, str] = {
     "turn_values": "what values learned from stored episodes say of each turn",
     "generation_entropy": "the policy's entropy at each token before the first update",
     "token_ids": "the ids of the drawn tokens",
+    "windows": "how much of a rollout earlier steps drew, and whether it goes on in a later one",
     "generation_logprobs": "the engine's log-probabilities of the drawn tokens",
     "old_logprobs": "the policy's log-probabilities before the first update",
     # With every part of every update.
@@ -32,7 +33,7 @@ NEEDS: Mapping[str, str] = {
 }
 """What a part may ask the learner for; the learner computes what is asked, and nothing else."""
 
-KNOWN_WHEN_DRAWN = frozenset({"turns", "states", "generation_logprobs"})
+KNOWN_WHEN_DRAWN = frozenset({"turns", "states", "windows", "generation_logprobs"})
 """Of these what rollouts bring along: all that is there when groups are told apart by rewards."""
 
 

@@ -86,6 +86,12 @@ class PreferenceAlgorithm(Schedulable):
         return self.form.needs_scores
 
     @property
+    def sums_plainly(self) -> bool:
+        """True where every token of a completion counts 1, and none divides by their number."""
+        weighed = self.length_alpha < 1 or self.form.token_discount < 1
+        return not (self.per_token or weighed)
+
+    @property
     def loss_name(self) -> str:
         """The loss in a word: its name, or the kind of the part."""
         return self.loss if isinstance(self.loss, str) else self.loss.kind
@@ -166,6 +172,11 @@ class PreferenceAlgorithm(Schedulable):
                 "length_alpha weighs a sum over tokens, but per_token takes their mean;"
                 " leave one of them out"
             )
+        if form.token_discount < 1 and (self.per_token or self.length_alpha < 1):
+            raise ValueError(
+                f"loss.discount of {self.loss_name} weighs a sum over tokens by their place, and"
+                " per_token and length_alpha weigh it otherwise; leave those out"
+            )
         if self.target_margin and "target_margin" not in form.admits:
             raise ValueError(
                 f"target_margin is simpo's, but loss is {self.loss_name}; leave it out"
@@ -192,6 +203,8 @@ class LossForm(NamedTuple):
     """True where it compares with prompts that were given another prompt's completion."""
     needs_scores: bool = False
     """True where the scores of both sides enter the formula."""
+    token_discount: float = 1.0
+    """Weight of each token against the one before it, where log-probabilities are summed."""
     is_per_token: bool = False
     """True where it is defined on means over tokens only."""
     admits: frozenset[Literal["label_smoothing", "label_prob", "target_margin"]] = frozenset()
@@ -206,6 +219,7 @@ def _form_of(part: LossOnPairs) -> LossForm:
         lambda algorithm, ratios: part.loss(ratios, beta=algorithm.beta),
         needs_reference="reference" in part.NEEDS,
         needs_scores="scores" in part.NEEDS,
+        token_discount=part.token_discount,
         admits=frozenset({"label_prob"} if part.LABEL_PROBS else ()),
         metrics=part.METRICS,
     )

@@ -11,7 +11,12 @@ from pydantic import BeforeValidator
 
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.preference import PreferenceAlgorithm
-from posttrain.methods.find import every_method, find_method, has_method
+from posttrain.methods.find import (
+    find_method,
+    has_method,
+    named_method,
+    readable_methods,
+)
 from posttrain.methods.lay import laid_over
 from posttrain.methods.method import Method
 from posttrain.stage.errors import UserError, nearest
@@ -47,8 +52,8 @@ class Presets(Mapping[str, Preset[AlgorithmT]]):
         self._config: type[AlgorithmT] = config
 
     def __iter__(self) -> Iterator[str]:
-        """Name them; every method's file is read."""
-        found = (each.method for each in every_method().values())
+        """Name them; every method's file is read, and one that is wrong names none."""
+        found = (each.method for each in readable_methods()[0].values())
         return (method.name for method in found if self._said(method) is not None)
 
     def __len__(self) -> int:
@@ -110,12 +115,13 @@ class Presets(Mapping[str, Preset[AlgorithmT]]):
             raise UserError(f"the methods {' and '.join(within)} name each other as preset")
         if not has_method(name):
             raise UserError(f"there is no {self._called} '{name}'{nearest(name, self)}")
-        method = find_method(name).method
+        found = find_method(name)
+        method = found.method
         if (said := self._said(method)) is None:
             raise UserError(
                 f"the method {name} says no {self._section}.algorithm{nearest(name, self)}"
             )
-        where = f"method {name}: sets.{self._section}.algorithm"
+        where = f"{found.shown}: sets.{self._section}.algorithm"
         algorithm = self._config.parse(self._expanded(said, (*within, name)), where=where)
         return Preset(algorithm, method.equation.rstrip("\n"), str(method.source), method.note)
 
@@ -146,8 +152,6 @@ PreferenceAlgorithmConfig = Annotated[
 ]
 """The same of an algorithm on pairs."""
 
-_NOT_THERE = object()
-
 
 def notes_on_methods(algorithm: Algorithm, values: Mapping[str, Any]) -> Iterator[str]:
     """Say where an algorithm is that of a method, and the method's other settings are not there.
@@ -157,18 +161,22 @@ def notes_on_methods(algorithm: Algorithm, values: Mapping[str, Any]) -> Iterato
         values: All fields of the section as plain values.
 
     Yields:
-        A sentence on the first such method; none where one of them is there with all of it.
+        A sentence on the first such method; none where one of them is there with all of it, nor
+        where the recipe names a method that says an algorithm: what lies over that is meant.
 
     """
+    if has_method(named := named_method()):
+        meant = find_method(named).method
+        if meant.section("rl", "algorithm") or meant.section("coevolve", "algorithm"):
+            return
     found: dict[str, list[str]] = {}
-    for name in PRESETS:
-        if PRESETS[name].algorithm != algorithm:
+    for name, each in readable_methods()[0].items():
+        said = dict(each.method.section("rl") or {})
+        if said.pop("algorithm", None) is None or not _is_that_of(name, algorithm):
             continue
-        said = dict(find_method(name).method.section("rl") or {})
-        said.pop("algorithm", None)
-        found[name] = [
-            f"{path} {wanted}" for path, wanted in _leaves(said, "") if _at(values, path) != wanted
-        ]
+        # What is no field, such as `inputs`, is no value of a stage.
+        fields = {field: value for field, value in said.items() if field in values}
+        found[name] = [*_lacking(fields, values, "")]
     if found and all(found.values()):
         name, lacking = next(iter(found.items()))
         others = f" (as that of {', '.join([*found][1:])})" if len(found) > 1 else ""
@@ -178,15 +186,30 @@ def notes_on_methods(algorithm: Algorithm, values: Mapping[str, Any]) -> Iterato
         )
 
 
-def _leaves(values: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{before}{name}.")
-        else:
-            yield before + name, value
+def _is_that_of(name: str, algorithm: Algorithm) -> bool:
+    try:
+        return PRESETS[name].algorithm == algorithm
+    except UserError:
+        # What is wrong in its file says nothing of this one.
+        return False
 
 
-def _at(values: Any, path: str) -> Any:
-    for name in path.split("."):
-        values = values.get(name, _NOT_THERE) if isinstance(values, Mapping) else _NOT_THERE
-    return values
+def _lacking(wanted: Mapping[str, Any], values: Any, before: str) -> Iterator[str]:
+    """Name each setting of a method that values do not have, with what it is there."""
+    for name, value in wanted.items():
+        given = values.get(name) if isinstance(values, Mapping) else None
+        if isinstance(value, Mapping) and value:
+            yield from _lacking(value, given, f"{before}{name}.")
+        elif not _has(given, value):
+            yield f"{before}{name} {value}"
+
+
+def _has(given: Any, wanted: Any) -> bool:
+    """Tell whether a value is what was written, which of a part may be its kind alone."""
+    if isinstance(given, Mapping) and isinstance(wanted, str):
+        return given.get("kind") == wanted
+    if isinstance(given, list) and isinstance(wanted, list):
+        return len(given) == len(wanted) and all(map(_has, given, wanted))
+    if isinstance(given, Mapping) and isinstance(wanted, Mapping):
+        return not any(_lacking(wanted, given, ""))
+    return bool(given == wanted)

@@ -45,9 +45,7 @@ class Band(ProblemSampler):
             UserError: No problem lies within the band.
 
         """
-        assert pool.solve_rates is not None
-        rows = pool.solve_rates.select("problem_id", "solved", "attempts").rows()
-        rates = {name: solved / attempts for name, solved, attempts in rows if attempts}
+        rates = pool.rates()
         ids = pool.problems["id"].to_list()
         inside = [self.least <= rates.get(name, -1.0) <= self.most for name in ids]
         if not any(inside):

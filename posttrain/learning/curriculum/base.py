@@ -45,6 +45,13 @@ class ProblemPool:
     places: Callable[[], str] = str
     """Says in words where the problems' verifiers look for an answer, for errors."""
 
+    def rates(self) -> dict[str, float]:
+        """Share of the attempts that solved each problem, by id; only of those that were tried."""
+        if self.solve_rates is None:
+            return {}
+        rows = self.solve_rates.select("problem_id", "solved", "attempts").rows()
+        return {name: solved / attempts for name, solved, attempts in rows if attempts}
+
 
 class ProblemStream:
     """A started sampler: draws problems, and hears what became of them.
@@ -86,6 +93,24 @@ class ProblemStream:
     def metrics(self) -> dict[str, float]:
         """Figures after the last observed step, by the names in the part's `metrics`."""
         return {}
+
+
+class StepCount(ProblemStream):
+    """Counts the steps that were learned from: all the state of a stream that goes by the step."""
+
+    observed = 0
+
+    def observe(self, results: Sequence[GroupResult]) -> None:  # noqa: ARG002 - the step decides
+        """Count the step; see `ProblemStream.observe`."""
+        self.observed += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """How many steps were learned from."""
+        return {"observed": self.observed}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        self.observed = int(state["observed"])
 
 
 class WeightedStream(ProblemStream):

@@ -37,9 +37,7 @@ class Examples(ProblemSampler):
             UserError: Fewer were probed.
 
         """
-        assert pool.solve_rates is not None
-        rows = pool.solve_rates.select("problem_id", "solved", "attempts").rows()
-        rates = {name: solved / attempts for name, solved, attempts in rows if attempts}
+        rates = pool.rates()
         ids = pool.problems["id"].to_list()
         probed = [place for place, name in enumerate(ids) if name in rates]
         if len(probed) < self.number:

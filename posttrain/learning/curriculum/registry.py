@@ -4,7 +4,10 @@ from posttrain.learning.curriculum.alp_gmm import AlpGmm
 from posttrain.learning.curriculum.band import Band
 from posttrain.learning.curriculum.bandit import CategoryBandit
 from posttrain.learning.curriculum.base import ProblemSampler
+from posttrain.learning.curriculum.cyclical import Cyclical
+from posttrain.learning.curriculum.designed import Designed
 from posttrain.learning.curriculum.examples import Examples
+from posttrain.learning.curriculum.in_turn import AllInTurn
 from posttrain.learning.curriculum.replayed_levels import ReplayedLevels
 from posttrain.learning.curriculum.solve_rate import SolveRate
 from posttrain.learning.curriculum.transfer import Transfer
@@ -18,7 +21,10 @@ PROBLEM_SAMPLERS = Slot(
         "alp_gmm": AlpGmm,
         "band": Band,
         "bandit": CategoryBandit,
+        "cyclical": Cyclical,
+        "designed": Designed,
         "examples": Examples,
+        "in_turn": AllInTurn,
         "replayed_levels": ReplayedLevels,
         "solve_rate": SolveRate,
         "transfer": Transfer,

@@ -66,10 +66,7 @@ class ReplayedLevels(ProblemSampler):
 
         reference_P = torch.full((len(pool.problems),), torch.nan, dtype=torch.float64)
         if self.regret == "reference":
-            known: dict[str, float] = {}
-            if pool.solve_rates is not None:
-                rows = pool.solve_rates.select("problem_id", "solved", "attempts").rows()
-                known = {name: solved / tried for name, solved, tried in rows if tried}
+            known = pool.rates()
             rates = [known.get(name) for name in pool.problems["id"].to_list()]
             if not any(each is not None for each in rates):
                 raise UserError(

@@ -59,6 +59,24 @@ def desensitized_logprobs(
     return masked_sum(logprobs_BT * weights_BT, mask_BT, -1)
 
 
+def discounted_logprobs(logprobs_BT: Tensor, mask_BT: Tensor, *, gamma: float) -> Tensor:
+    """Sum log-probabilities, each token at a discount by how many valid ones are before it.
+
+    Source: CPL, arXiv 2310.13639, equation 5, whose steps are tokens here.
+
+    Args:
+        logprobs_BT: Log-probability of each token, in nats.
+        mask_BT: The valid tokens: the segment, which begins at the first of them.
+        gamma: Weight of each against the one before it; 1 is the plain sum.
+
+    Returns:
+        One number per sequence, ``[B]``; 0 of an empty one.
+
+    """
+    before_BT = (mask_BT.bool().cumsum(-1) - 1).clamp(min=0)
+    return masked_sum(logprobs_BT * gamma**before_BT, mask_BT, -1)
+
+
 PairLoss = Literal["sigmoid", "robust", "ipo", "hinge"]
 
 

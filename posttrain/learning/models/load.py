@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from posttrain.learning.models.mask_policy import is_mask_policy
 from posttrain.learning.models.memory import check_memory
 from posttrain.stage.errors import UserError, first_line
 from posttrain.stage.hashing import WeightsDigest, sha256_of_parts
@@ -29,6 +30,8 @@ def load_policy(
     path: Path, *, device: str = "cpu", dtype: torch.dtype | None = torch.float32
 ) -> Policy:
     """Load a checkpoint directory, in evaluation mode.
+
+    One that was trained to predict masks reads as it was taught: see `mask_predictor`.
 
     Args:
         path: Folder in Hugging Face's format.
@@ -52,6 +55,10 @@ def load_policy(
             f"{path}: the tokenizer has {len(tokenizer)} tokens but the model embeds {rows}; "
             "take model and tokenizer from one checkpoint"
         )
+    if is_mask_policy(model):
+        from posttrain.learning.models.mask_predictor import as_mask_predictor
+
+        as_mask_predictor(model)
     return Policy(model, tokenizer)
 
 

@@ -35,8 +35,10 @@ class PairsConfig(StageConfig):
     heldout_fraction: float = Field(default=0.2, gt=0.0, lt=1.0)
     """Share of the problems whose pairs are kept for the report."""
 
-    def build(self, samples: "pl.DataFrame", *, seed: int) -> "pl.DataFrame":
-        """Build PAIRS from scored COMPLETIONS; see `build_pairs`."""
+    def build(
+        self, samples: "pl.DataFrame", *, seed: int, beside: "pl.DataFrame | None" = None
+    ) -> "pl.DataFrame":
+        """Build PAIRS from scored COMPLETIONS, with another's beside them; see `build_pairs`."""
         from posttrain.data.pairs import build_pairs
 
         return build_pairs(
@@ -46,6 +48,7 @@ class PairsConfig(StageConfig):
             seed=seed,
             max_pairs=self.limit,
             builder=self.builder,
+            reference_samples=beside,
         )
 
 
@@ -87,11 +90,12 @@ class PreferenceConfig(TrainingConfig):
     """What of an episode is compared: its `last` answer, or all that the `assistant` said in it."""
     rounds: int = Field(0, ge=0)
     """On-policy rounds of sampling, judging and training; 0 trains once on the pairs given."""
-    opponent: Literal["policy", "reference", "mixture"] = "policy"
+    opponent: Literal["policy", "reference", "mixture", "teacher"] = "policy"
     """Whose samples stand against the policy's in a round: its own, as `pairs.builder` has it, or
     the reference's, one against one, of which the better scored one is chosen. With `mixture` the
     policy's own are compared by what each wins against samples of the `reference` that is a
-    geometric mixture."""
+    geometric mixture. With `teacher` the answers at the port `reference_samples` join its own, in
+    one pool of which `pairs.builder` builds."""
     accumulate: bool = False
     """Train each round on the pairs of all rounds so far, and not on its own alone."""
     reference: Literal["initial", "round"] | ReferenceMixture = "initial"
@@ -99,7 +103,8 @@ class PreferenceConfig(TrainingConfig):
     `{initial: 0.3}` a geometric mixture of both."""
     oracle: Annotated[PairOracle, InSlot(PAIR_ORACLES)] | None = None
     """Who compares the samples of a round, each with the next one or with the opponent's; null
-    where scores do."""
+    where scores do. Beside another `pairs.builder` than verifier it gives the scores that this one
+    builds by: how often a sample is preferred to those of its problem."""
     sampling: RoundSamplingConfig = RoundSamplingConfig()
     """How the policy is sampled."""
     max_length: MaxLength = "auto"  # type: ignore[assignment]
@@ -166,14 +171,31 @@ class PreferenceConfig(TrainingConfig):
         self._oracle_is_asked()
         return self
 
+    @property
+    def compares_neighbors(self) -> bool:
+        """True where an oracle labels each sample of a round and the next one, and none builds."""
+        return self.oracle is not None and self.pairs.builder == VerifierPairs()
+
     def _oracle_is_asked(self) -> None:
         """Refuse an oracle beside what nobody would read then."""
         if self.oracle is None:
             return
-        if self.pairs.builder != VerifierPairs():
+        if not self.compares_neighbors:
+            if self.opponent == "mixture":
+                raise ValueError(
+                    "opponent mixture compares samples as they are drawn, so pairs.builder builds"
+                    " nothing; leave one of them out"
+                )
+            if self.oracle.label == "majority":
+                raise ValueError(
+                    f"pairs.builder {self.pairs.builder.kind} goes by what samples win on average,"
+                    " and such pairs are sure; leave oracle.label out"
+                )
+            return
+        if self.opponent == "teacher":
             raise ValueError(
-                "an oracle compares samples as they are drawn, so pairs.builder builds nothing;"
-                " leave one of them out"
+                "opponent teacher with an oracle ranks its answers among the policy's, and pairs"
+                " are built by the ranks; set pairs.builder to margin or best_worst"
             )
         if self.oracle.label != "majority" and not self.algorithm.takes_label_probs:
             raise ValueError(

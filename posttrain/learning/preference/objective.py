@@ -14,6 +14,7 @@ from posttrain.learning.algorithms.preference import PreferenceAlgorithm
 from posttrain.learning.maths.preference import (
     chosen_likelihood_loss,
     desensitized_logprobs,
+    discounted_logprobs,
     kto_reference_point,
     optimism_loss,
     sequence_logprobs,
@@ -62,7 +63,7 @@ def reduced_logprobs(
         model: The policy or the reference.
         tokens: The rows.
         paired: True where the first half are chosen, the second half rejected completions of the
-            same pairs: only then is there a length that both share.
+            same pairs: only then is there a length that both share, and a discount.
 
     Returns:
         One number per row in nats, ``[B]``, or ``[2B]`` of pairs.
@@ -77,6 +78,8 @@ def reduced_logprobs(
             shared_length_B=torch.cat([shared_B, shared_B]),
             alpha=algorithm.length_alpha,
         )
+    if algorithm.form.token_discount < 1 and paired:
+        return discounted_logprobs(logprobs_BT, mask_BT, gamma=algorithm.form.token_discount)
     return sequence_logprobs(logprobs_BT, mask_BT, per_token=algorithm.per_token)
 
 
@@ -177,7 +180,7 @@ def _chosen_sums(
     values_2B: Tensor,
 ) -> Tensor:
     """Log-probability of the chosen completions, summed over their tokens. ``[B]``."""
-    if not algorithm.per_token and algorithm.length_alpha == 1:
+    if algorithm.sums_plainly:
         return values_2B.chunk(2)[0]
     logprobs_BT, mask_BT = batch_logprobs(model, batch.tokens)
     return sequence_logprobs(logprobs_BT, mask_BT).chunk(2)[0]
@@ -195,7 +198,7 @@ def _chosen_means(
     packing = batch.tokens.packing
     wanted_BT = batch.tokens.wanted_BT if packing is None else packing.wanted_rows_BT
     lengths_B = wanted_BT.sum(-1).chunk(2)[0]
-    if algorithm.length_alpha == 1:
+    if algorithm.sums_plainly:
         return values_2B.chunk(2)[0] / lengths_B
     logprobs_BT, mask_BT = batch_logprobs(model, batch.tokens)
     return sequence_logprobs(logprobs_BT, mask_BT, per_token=True).chunk(2)[0]

@@ -1,24 +1,26 @@
 """On-policy rounds: sample from the policy as it is, score, build pairs, train, and again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from posttrain.data.schemas import PAIRS, Problem
+from posttrain.data.schemas import PAIRS
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import weights_digest
 from posttrain.learning.preference.config import PreferenceConfig, ReferenceMixture
+from posttrain.learning.preference.round_pairs import RoundQuestions as RoundQuestions
 from posttrain.learning.preference.round_pairs import draw_pairs, read_pairs
 from posttrain.learning.preference.training import PairReference, learn
+from posttrain.learning.rewards.port_models import PortModels
 from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, run_identity
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
-from posttrain.stage.hashing import sha256_of
 from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
@@ -43,10 +45,30 @@ class RoundLog:
         self.rounds, self.num_steps = list(state["rounds"]), int(state["num_steps"])
 
 
+def asking(
+    config: PreferenceConfig, inputs: Mapping[str, Path], context: StageContext
+) -> PreferenceConfig:
+    """Let the oracle ask the models that are connected.
+
+    Args:
+        config: Of the stage.
+        inputs: By port, such as `reward_models.helpful`.
+        context: With the device that models go to.
+
+    Returns:
+        The same config, whose oracle may be asked.
+
+    """
+    if config.oracle is None:
+        return config
+    models = PortModels(inputs, device=context.device)
+    return config.model_copy(update={"oracle": config.oracle.asking(models)})
+
+
 def run_rounds(
     trainable: Trainable,
     policy: "Policy",
-    problems: Sequence[Problem],
+    asked: RoundQuestions,
     *,
     initial: "PreTrainedModel",
     config: PreferenceConfig,
@@ -58,7 +80,7 @@ def run_rounds(
     Args:
         trainable: The policy's model, ready for training.
         policy: Model and tokenizer.
-        problems: What is sampled, the same in each round.
+        asked: What is sampled, the same in each round, and what a teacher answered.
         initial: The policy as it was before the first round.
         config: Sampling, pairs, algorithm, number of rounds.
         context: Of the stage: seed, scratch folder, notes.
@@ -71,16 +93,14 @@ def run_rounds(
         UserError: There are fewer than two problems.
 
     """
-    if len(problems) < 2:
+    if len(asked.problems) < 2:
         raise UserError(
             "preference: rounds sample problems whose pairs are not held out, and fewer than two"
             " are left; connect more problems, or lower pairs.heldout_fraction"
         )
     log, tables = RoundLog(), list[pl.DataFrame]()
-    # A checkpoint of other problems must be refused, not resumed.
-    asked = sha256_of("".join(problem.id for problem in problems))
     weights = weights_digest(policy.model)
-    identity = run_identity(config, seed=context.seed, weights=weights, problems=asked)
+    identity = run_identity(config, seed=context.seed, weights=weights, **asked.digests)
     progress = Progress(
         trainable.parts() | {"curve": curve, "rounds": log},
         Checkpointer(
@@ -103,7 +123,7 @@ def run_rounds(
             reference = _reference(config, initial, policy.model)
             engine.update(number)
             pairs, facts = draw_pairs(
-                engine, policy, problems, initial=initial, config=config, context=inner
+                engine, policy, asked, initial=initial, config=config, context=inner
             )
             tables.append(pairs)
             taught = pl.concat(tables) if config.accumulate else pairs

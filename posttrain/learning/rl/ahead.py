@@ -13,10 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
-from posttrain.backends.cluster.connection import connected
-from posttrain.backends.cluster.local_pool import LocalPool
-from posttrain.backends.cluster.worker_pool import WorkerPool
 from posttrain.learning.models.load import Policy
+from posttrain.learning.models.weight_bytes import Weights, read_weights, write_weights
 from posttrain.learning.rl.gap import engine_gap
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.producers.base import Producer, Production, Workbench, start_producer
@@ -24,7 +22,6 @@ from posttrain.learning.rl.rollout import Group
 from posttrain.learning.rl.rollouter import Draft
 from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.engines.engine import Engine
-from posttrain.learning.rollouts.engines.ray_engine import Weights, read_weights, write_weights
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import name_of
@@ -206,6 +203,11 @@ def drawing_ahead(
     if not count:
         yield None
         return
+    # A run that draws by itself loads nothing of a cluster.
+    from posttrain.backends.cluster.connection import connected
+    from posttrain.backends.cluster.local_pool import LocalPool
+    from posttrain.backends.cluster.worker_pool import WorkerPool
+
     producer = passes.config.producer
     arguments = (
         engine,

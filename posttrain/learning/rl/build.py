@@ -14,7 +14,7 @@ from posttrain.learning.rl.beside import build_beside
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.critic import Critic
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.passes import ModelPasses
+from posttrain.learning.rl.masked_passes import passes_under, start_mask
 from posttrain.learning.rl.reference_policy import ReferencePolicy
 from posttrain.learning.rl.turn_learner import build_turn_learner
 from posttrain.learning.training.prepare import prepare_for_training, without_dropout
@@ -52,8 +52,9 @@ def build_learner(
             "rl: a reference is connected but the algorithm has no kl, so it would change nothing;"
             " set algorithm.regularizers.kl or leave the reference out"
         )
-    # Both start from plain weights, so they are copied before an adapter is attached.
+    # All start from plain weights, so they are copied before an adapter is attached.
     kept = _reference(policy, config, context, reference)
+    mask = start_mask(policy, config, context)
     critic = None if config.algorithm.critic is None else Critic(policy.model, config.critic)
     turn_learner = build_turn_learner(policy, config, context, episodes)
     trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
@@ -66,7 +67,7 @@ def build_learner(
         weight_decay=config.optimization.weight_decay,
     )
     check_training_memory(optimizer, device=context.device)
-    passes = ModelPasses(
+    passes = passes_under(mask)(
         trainable=trainable,
         reference=kept,
         critic=critic,

@@ -13,11 +13,13 @@ from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rl.config_checks import (
     check_ahead,
     check_algorithm,
+    refuse_beside_masks,
     refuse_carried_instructions,
     refuse_carried_schedules,
     refuse_one_name_twice,
     refuse_other_critics,
     refuse_other_learners,
+    refuse_under_mask,
     refuse_unweighed,
 )
 from posttrain.learning.rl.draw_config import PLAIN, DrawConfig, ProducerConfig
@@ -120,11 +122,14 @@ class RlConfig(Schedulable):
     def owners(self) -> dict[str, str]:
         """Name the parts that give states of their own, by what a checkpoint calls the states."""
         instructor = self.draw.instructions
+        mask = self.draw.mask
         return {
             "curriculum": f"rl: {name_of(self.draw.sampler)}",
             "producer": f"rl: {name_of(self.producer)}",
             "reward": f"rl: {name_of(self.reward.combine)}",
-        } | ({} if instructor is None else {"instructions": f"rl: {name_of(instructor)}"})
+            **({} if instructor is None else {"instructions": f"rl: {name_of(instructor)}"}),
+            **({} if mask is None else {"action_mask": f"rl: {name_of(mask)}"}),
+        }
 
     @property
     def part_metrics(self) -> dict[str, str]:
@@ -182,6 +187,16 @@ class RlConfig(Schedulable):
         refuse_other_critics(self.algorithm, self.critic)
         refuse_unweighed(self.algorithm, self.draw.additions)
         refuse_carried_instructions(self.producer, self.draw.instructions)
+        refuse_beside_masks(
+            self.producer,
+            self.algorithm,
+            mask=self.draw.mask is not None,
+            addition=self.draw.additions is not None,
+        )
+        if self.draw.mask is not None:
+            refuse_under_mask(
+                self.draw.mask, self.algorithm, self.updates, self.learner, oldest=self.oldest
+            )
         refuse_one_name_twice(self._of_parts())
         self._check_metrics()
         if self.stop is not None and self.stop.keep == "best" and self.oldest:
@@ -192,7 +207,12 @@ class RlConfig(Schedulable):
             )
         refuse_other_learners(self.learner, self.reference)
         self._check_schedules()
-        check_ahead(self.ahead, staleness=self.staleness, max_rounds=self.draw.max_rounds)
+        check_ahead(
+            self.ahead,
+            staleness=self.staleness,
+            max_rounds=self.draw.max_rounds,
+            addition=self.draw.additions,
+        )
         if self.staleness >= self.steps:
             raise ValueError(
                 f"staleness {self.staleness} is not below steps {self.steps}, so all rollouts would"

@@ -6,18 +6,24 @@ from posttrain.learning.algorithms.check import check, check_on_policy
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.part import NEEDS
 from posttrain.learning.rewards.config import RewardStack
+from posttrain.learning.rl.action_masks.base import ActionMask
 from posttrain.learning.rl.additions.base import Addition
 from posttrain.learning.rl.instructors.base import Instructor
 from posttrain.learning.rl.metrics import METRICS, TRACKER_ONLY, PartMetric
 from posttrain.learning.rl.model_config import ValueModelConfig
 from posttrain.learning.rl.producers.base import Producer
 from posttrain.learning.rl.references.base import ReferencePart
+from posttrain.learning.rl.updates_config import UpdatesConfig
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import name_of
 
 _OF_PRODUCERS = frozenset({"states"})
 """What the learner of RL cannot compute: producers give it, or do not."""
+_OF_THE_WHOLE = frozenset(
+    {"distribution", "entropy_gradient", "vocabulary_ratio", "turn_values", "generation_logprobs"}
+)
+"""What is not computed of a policy that may not draw every token."""
 
 
 def check_algorithm(
@@ -145,15 +151,81 @@ def refuse_unweighed(algorithm: Algorithm, addition: Addition | None) -> None:
             f"draw.additions {addition.kind} lets answers join that the policy has not drawn, and"
             " nothing says how these enter the loss; set algorithm.foreign, such as to shaped"
         )
+    if addition is not None and "generation_logprobs" in algorithm.needs:
+        raise ValueError(
+            f"draw.additions {addition.kind} lets answers join that the policy has not drawn, and"
+            " the algorithm compares log-probabilities of all answers as they were drawn; leave the"
+            " additions out, or the token weights and regularizers that ask for them"
+        )
+    if addition is None or algorithm.foreign is None or addition.KNOWS_AUTHORS:
+        return
+    if algorithm.foreign.ASKS_AUTHORS:
+        raise ValueError(
+            f"algorithm.foreign {algorithm.foreign.kind} goes by the log-probabilities of an"
+            f" answer's author, and draw.additions {addition.kind} does not know them; take"
+            " additions.kind stored, or algorithm.foreign shaped or balanced"
+        )
 
 
-def check_ahead(ahead: int, *, staleness: int, max_rounds: int) -> None:
+def refuse_under_mask(
+    mask: ActionMask,
+    algorithm: Algorithm,
+    updates: UpdatesConfig,
+    learner: LearnerConfig,
+    *,
+    oldest: int,
+) -> None:
+    """Refuse what is of the whole vocabulary, or of tokens that were drawn under another mask.
+
+    Args:
+        mask: Which tokens may be drawn.
+        algorithm: Of the run.
+        updates: What else is learned from.
+        learner: How the gradient is computed.
+        oldest: Most steps that a policy which drew something is behind the one that learns from it.
+
+    Raises:
+        ValueError: With the remedy.
+
+    """
+    told = f"draw.mask {mask.kind}"
+    if oldest:
+        raise ValueError(
+            f"{told} is that of a step for what was drawn in it, but rollouts of earlier steps are"
+            " learned from; set staleness to 0, and take a producer that carries nothing over"
+        )
+    if odd := sorted(algorithm.needs & _OF_THE_WHOLE):
+        raise ValueError(
+            f"{told} renormalizes the policy, but the algorithm goes by {odd[0]}, which is not of"
+            " that; take another part, or leave the mask out"
+        )
+    for name, there in (
+        ("updates.rehearsals", bool(updates.rehearsals)),
+        ("updates.replay", updates.replay is not None),
+        ("algorithm.foreign", algorithm.foreign is not None),
+    ):
+        if there:
+            raise ValueError(
+                f"{told} holds for what the policy draws, but {name} learns from tokens that were"
+                " not drawn under it; leave one of the two out"
+            )
+    if learner.lora is not None:
+        raise ValueError(
+            f"{told} follows whole weights, but learner.lora trains adapters; leave one of the two"
+            " out"
+        )
+
+
+def check_ahead(
+    ahead: int, *, staleness: int, max_rounds: int, addition: Addition | None = None
+) -> None:
     """Refuse processes that would have nothing to do, and what needs the learner in between.
 
     Args:
         ahead: Processes that draw while the learner works.
         staleness: Steps by which sampling runs ahead of learning.
         max_rounds: Rounds of sampling per step.
+        addition: What lets answers of others join groups; None where nothing does.
 
     Raises:
         ValueError: With the remedy.
@@ -168,6 +240,11 @@ def check_ahead(ahead: int, *, staleness: int, max_rounds: int) -> None:
         raise ValueError(
             f"draw.max_rounds {max_rounds} samples on by what a round has earned, which only the"
             " learner's process knows; set it to 1, or ahead to 0"
+        )
+    if ahead and addition is not None and addition.asks_policy:
+        raise ValueError(
+            f"draw.additions {addition.kind} asks the policy that drew a step about its answers,"
+            " and with ahead that policy is gone once they are judged; set ahead to 0"
         )
 
 
@@ -190,6 +267,35 @@ def refuse_carried_schedules(producer: Producer, schedules: Iterable[str]) -> No
                 " in several steps; write a plain number there, or take a producer that carries"
                 " nothing over"
             )
+
+
+def refuse_beside_masks(
+    producer: Producer, algorithm: Algorithm, *, mask: bool, addition: bool
+) -> None:
+    """Refuse what reads token after token beside rollouts that are rows with masks in them.
+
+    Args:
+        producer: Makes the rollouts.
+        algorithm: Of the run.
+        mask: Whether not every token may be drawn.
+        addition: Whether answers of others join groups.
+
+    Raises:
+        ValueError: With the remedy.
+
+    """
+    if not producer.UNMASKED:
+        return
+    beside = {
+        "algorithm.critic": algorithm.critic is not None,
+        "draw.additions": addition,
+        "draw.mask": mask,
+    }
+    if odd := [name for name, there in beside.items() if there]:
+        raise ValueError(
+            f"{odd[0]} takes what masks hide for what comes next, and {name_of(producer)} makes"
+            " rows of masks; leave one of the two out"
+        )
 
 
 def refuse_carried_instructions(producer: Producer, instructor: Instructor | None) -> None:

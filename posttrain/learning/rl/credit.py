@@ -11,13 +11,9 @@ from posttrain.learning.algorithms.objective import (
     generation_marks,
     generation_weights,
 )
-from posttrain.learning.rl.batch import (
-    TokenValues,
-    TrainSample,
-    rollout_batch,
-    rows_of,
-)
+from posttrain.learning.rl.batch import TokenValues, TrainSample
 from posttrain.learning.rl.failures import errors_of_rl
+from posttrain.learning.rl.masked_passes import unmasked_columns
 from posttrain.learning.rl.passes import ModelPasses, before_updates
 from posttrain.learning.rl.rollout import (
     Group,
@@ -28,9 +24,10 @@ from posttrain.learning.rl.rollout import (
     places_of_wholes,
     reward_statistics,
 )
+from posttrain.learning.rl.rollout_batch import rollout_batch
 
 if TYPE_CHECKING:
-    from posttrain.learning.algorithms.batches import RolloutBatch
+    from posttrain.learning.algorithms.batches import RolloutBatch, TokenAdvantages
     from posttrain.learning.algorithms.config import Algorithm
 
 
@@ -66,6 +63,7 @@ def training_samples(
         columns["values"] = passes.rows(bare, passes.present_values)
     if "rewards_reference" in needs:
         columns["reference_logprobs"] = passes.rows(bare, passes.reference_logprobs)
+        columns |= unmasked_columns(passes, bare)
     if "generation_entropy" in needs:
         columns["entropy"] = passes.rows(bare, passes.present_entropy)
     # Credit is of what a role did in an episode, in however many sequences it is learned from.
@@ -80,16 +78,15 @@ def training_samples(
         return by_row(values, rollouts, places)
 
     def columns_of(values_BT: Tensor) -> list[TokenValues]:
-        return of_rows(rows_of(values_BT, whole))
+        return of_rows(_rows_of(values_BT, whole))
 
     apart = config.reward.combine.apart(config.reward.components)
     batch = rollout_batch(whole, needs=needs, columns=joint, apart=apart)
     with errors_of_rl():
         earned = advantages(algorithm, batch, max_tokens=config.longest)
-    kept: dict[str, Sequence[Any]] = {"advantages": columns_of(earned.advantages_BT)}
+    kept = _earned(earned, of=columns_of)
     if earned.returns_BT is not None:
-        returns = columns_of(earned.returns_BT)
-        kept |= {"values": columns["values"], "returns": returns}
+        kept["values"] = columns["values"]
     stale = any(rollout.policy_version != step for rollout in rollouts)
     if stale or config.updates_per_step > 1:
         # Else the policy before the first update is the engine, or the present one.
@@ -111,7 +108,23 @@ def _bare(passes: ModelPasses, rollouts: Sequence[Rollout]) -> list[TrainSample]
     samples = [TrainSample.bare(rollout) for rollout in rollouts]
     foreign = [sample for sample in samples if sample.foreign]
     found = iter(passes.rows(foreign, passes.present_logprobs) if foreign else ())
-    return [replace(each, logprobs=next(found)) if each.foreign else each for each in samples]
+    return [
+        replace(each, logprobs=next(found), author_logprobs=each.logprobs) if each.foreign else each
+        for each in samples
+    ]
+
+
+def _earned(
+    earned: "TokenAdvantages", *, of: Callable[[Tensor], list[TokenValues]]
+) -> dict[str, Sequence[Any]]:
+    """Advantages, targets of a critic, and which tokens bear the loss of which of the two."""
+    kept: dict[str, Sequence[Any]] = {"advantages": of(earned.advantages_BT)}
+    if earned.returns_BT is not None:
+        kept["returns"] = of(earned.returns_BT)
+    if earned.bearing is not None:
+        for name, mask_BT in zip(("taught", "valued"), earned.bearing, strict=True):
+            kept[name] = [tuple(map(bool, row)) for row in of(mask_BT.float())]
+    return kept
 
 
 def _before_updates(
@@ -131,3 +144,11 @@ def _before_updates(
     if marks:
         kept["marks"] = [*zip(*(of(marks_BT.float()) for marks_BT in marks), strict=True)]
     return kept
+
+
+def _rows_of(values_BT: Tensor, rollouts: Sequence[Rollout]) -> list[TokenValues]:
+    """Cut the padding off left-aligned values; ``[B, 1]`` is one for each rollout."""
+    if values_BT.shape[1] == 1:
+        return [(value,) for value in values_BT[:, 0].tolist()]
+    lengths = [rollout.num_drawn for rollout in rollouts]
+    return [tuple(row[:n]) for row, n in zip(values_BT.tolist(), lengths, strict=True)]

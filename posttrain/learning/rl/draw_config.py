@@ -7,8 +7,8 @@ from pydantic import Field, model_validator
 from posttrain.learning.curriculum.base import ProblemSampler
 from posttrain.learning.curriculum.registry import PROBLEM_SAMPLERS
 from posttrain.learning.curriculum.uniform import Uniform
-from posttrain.learning.rl.additions.base import Addition
-from posttrain.learning.rl.additions.registry import ADDITIONS
+from posttrain.learning.rl.action_masks.registry import ActionMaskConfig
+from posttrain.learning.rl.additions.registry import AdditionConfig
 from posttrain.learning.rl.instructors.base import Instructor
 from posttrain.learning.rl.instructors.registry import INSTRUCTORS
 from posttrain.learning.rl.producers.base import Producer
@@ -49,8 +49,12 @@ class DrawConfig(StageConfig):
     """Which rollouts of such a group are learned from: `every`, or a mapping with a kind. The
     others are stored too, and statistics of the group are without them."""
 
-    additions: Annotated[Addition, InSlot(ADDITIONS)] | None = None
+    additions: AdditionConfig | None = None
     """What joins a group that is learned from, such as `traces` of others; none for nothing."""
+    # Left out of what is keyed while there is none, so that runs from before it stay what they are.
+    mask: ActionMaskConfig | None = Field(default=None, exclude_if=lambda mask: mask is None)
+    """Which tokens may be drawn at all, such as `nucleus`; the policy is renormalized over them, as
+    it draws and as it learns. None leaves it the whole vocabulary."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -20,7 +20,8 @@ from posttrain.learning.rl.rollout import Group, Rollout, grouped
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.stage.errors import UserError
 
-_ENDS: Mapping[FinishReason, str] = {FinishReason.STOP: "over", FinishReason.LENGTH: "tokens"}
+ENDS: Mapping[FinishReason, str] = {FinishReason.STOP: "over", FinishReason.LENGTH: "tokens"}
+"""How an answer ended, as rollouts say it."""
 
 
 def as_groups(
@@ -47,7 +48,7 @@ def as_groups(
     """
     size = len(samples) // len(prompts)
     for sample in samples:
-        _check_drawn(sample.prompt_id, len(sample.token_ids), sample.logprobs)
+        check_drawn(sample.prompt_id, len(sample.token_ids), sample.logprobs)
     rollouts = [
         Rollout(
             problem_id=problems[index // size].id,
@@ -58,7 +59,7 @@ def as_groups(
             spans=read_and_said(prompts[index // size].token_ids, sample.token_ids),
             logprobs=sample.logprobs,
             versions=(sample.policy_version,),
-            end=_ENDS[sample.finish_reason],
+            end=ENDS[sample.finish_reason],
             text=sample.text,
         )
         for index, sample in enumerate(samples)
@@ -120,7 +121,7 @@ def _of_role(
             # It was begun, and the episode ended before the role came to speak in it.
             continue
         if segment.versions:
-            _check_drawn(problem.id, drawn, segment.logprobs)
+            check_drawn(problem.id, drawn, segment.logprobs)
         before, shared = min(shared, drawn), max(0, shared - drawn)
         own, turns = turns[: len(segment.said)], turns[len(segment.said) :]
         if segment.summed_up:
@@ -190,7 +191,7 @@ def of_step_tries(tries: Sequence[StepTry], *, group: int) -> list[Rollout]:
     rows: list[Rollout] = []
     for each in tries:
         call, sample = each.call, each.sample
-        _check_drawn(call.problem.id, len(sample.token_ids), sample.logprobs)
+        check_drawn(call.problem.id, len(sample.token_ids), sample.logprobs)
         rows.append(
             Rollout(
                 problem_id=call.problem.id,
@@ -201,7 +202,7 @@ def of_step_tries(tries: Sequence[StepTry], *, group: int) -> list[Rollout]:
                 spans=read_and_said(call.kept, sample.token_ids),
                 logprobs=sample.logprobs,
                 versions=(sample.policy_version,),
-                end=_ENDS[sample.finish_reason],
+                end=ENDS[sample.finish_reason],
                 text=each.text,
                 turns=((float(not each.failed), each.key),),
                 read=call.episode.read,
@@ -225,8 +226,18 @@ def read_and_said(prompt: Sequence[int], answer: Sequence[int]) -> tuple[Span, .
     return (Span(0, begin, 0, drawn=False), Span(begin, end, 0, drawn=True))
 
 
-def _check_drawn(problem: str, num_tokens: int, logprobs: Sequence[float]) -> None:
-    """Refuse what no learner could use, whichever engine drew it."""
+def check_drawn(problem: str, num_tokens: int, logprobs: Sequence[float]) -> None:
+    """Refuse what no learner could use, whichever engine drew it.
+
+    Args:
+        problem: Id of the problem that it answers.
+        num_tokens: Drawn tokens.
+        logprobs: Of the drawn tokens, in nats.
+
+    Raises:
+        UserError: There are no tokens, or not one finite log-probability for each.
+
+    """
     if not num_tokens or num_tokens != len(logprobs):
         raise UserError(
             f"rl: a sample of problem {problem} has {num_tokens} tokens and {len(logprobs)}"

@@ -10,7 +10,10 @@ from typing import Any, NamedTuple
 from posttrain.learning.rl.batch import TrainSample
 from posttrain.learning.rl.rollout import Rollout
 
-_BY_TOKEN = ("logprobs", "advantages", "returns", "values", "old_logprobs", "weights", "versions")
+_BY_TOKEN = (
+    *("logprobs", "advantages", "returns", "values", "old_logprobs", "weights", "versions"),
+    *("taught", "valued"),
+)
 """Columns of a sample that have a number for each drawn token."""
 
 LogprobsOf = Callable[[Sequence[Rollout]], Sequence[Sequence[float]]]
@@ -120,7 +123,7 @@ def only(sample: TrainSample, taught: Sequence[bool]) -> TrainSample:
         return sample
     each = iter(taught)
     kept: dict[str, Any] = {"drawn": tuple(drawn and next(each) for drawn in sample.drawn)}
-    for name in _BY_TOKEN:
+    for name in (*_BY_TOKEN, "author_logprobs"):
         values = getattr(sample, name)
         # One number stands for all tokens, and none for a column that there is not.
         kept[name] = tuple(compress(values, taught)) if len(values) > 1 else values

@@ -97,7 +97,12 @@ class Joined:
         tokenizer = self.bench.work.tokenizer
         prompts = in_context([problem.prompt], [problem.context]) * len(joining.added)
         texts = fitting_answers(tokenizer, prompts, [each.text for each in joining.added])
-        encoded = encode_completions(tokenizer, texts, allow_empty=True)
+        encoded = [
+            each.token_ids or tuple(said)
+            for each, said in zip(
+                joining.added, encode_completions(tokenizer, texts, allow_empty=True), strict=True
+            )
+        ]
         return [
             first._replace(
                 episode=f"{first.episode.rpartition('/')[0]}/{each.origin}-{place}",
@@ -106,8 +111,8 @@ class Joined:
                     Span(0, len(asked), 0, drawn=False),
                     Span(len(asked), len(asked) + len(said), 0, drawn=True),
                 ),
-                # Nobody knows what its author's were: the learner asks the policy.
-                logprobs=(0.0,) * len(said),
+                # Its author's, where they are known: the learner asks the policy for its own.
+                logprobs=each.logprobs or (0.0,) * len(said),
                 versions=(at.version,),
                 end="over",
                 text=each.text,

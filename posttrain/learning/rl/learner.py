@@ -175,10 +175,13 @@ class PolicyLearner:
 
         """
         whole = whole_denominator(parts, self.passes.config)
+        of_critic = whole_denominator([each.for_critic() for each in parts], self.passes.config)
         counts = [part.num_tokens for part in parts]
         totals: dict[str, float] = {}
         for part, count in zip(parts, counts, strict=True):
-            loss, metrics = self.loss(part, denominator=whole, first=first)
+            loss, metrics = self.loss(
+                part, denominator=whole, of_critic=max(1, of_critic), first=first
+            )
             scalar = float(loss.detach())
             refuse_infinite(scalar, self.outputs, where=where)
             loss.backward()  # type: ignore[no-untyped-call]
@@ -192,7 +195,7 @@ class PolicyLearner:
         return totals
 
     def loss(
-        self, batch: TrainBatch, *, denominator: int, first: bool
+        self, batch: TrainBatch, *, denominator: int, first: bool, of_critic: int = 1
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute a part's share of the policy's loss, and of the critic's.
 
@@ -200,6 +203,7 @@ class PolicyLearner:
             batch: The part.
             denominator: Of the whole update.
             first: True where the engine's gap is to be measured.
+            of_critic: Denominator of the critic's loss, where there is one.
 
         Returns:
             The loss, and metrics as means over the part's drawn tokens.
@@ -244,13 +248,14 @@ class PolicyLearner:
             assert algorithm.critic is not None
             assert batch.returns_BT is not None
             assert batch.values_BT is not None
+            valued = batch.for_critic()
             value_loss, more = algorithm.critic.loss(
-                passes.values(batch),
+                passes.values(valued),
                 returns_BT=batch.returns_BT,
                 old_values_BT=batch.values_BT,
-                mask_BT=batch.mask_BT,
+                mask_BT=valued.mask_BT,
                 aggregation=algorithm.aggregation,
-                denominator=denominator,
+                denominator=of_critic,
             )
             metrics |= more | {"value_loss": value_loss.detach()}
             loss = loss + value_loss
@@ -299,6 +304,24 @@ class PolicyLearner:
             )
             for part in chosen
         ]
+
+
+def observe_step(learner: PolicyLearner, metrics: Mapping[str, float], *, step: int) -> None:
+    """Let what follows the policy see a step: its reference, and the mask of its tokens.
+
+    Args:
+        learner: Its policy is what they follow.
+        metrics: Of the step, by full name.
+        step: 0-based step that is over.
+
+    """
+    passes = learner.passes
+    if passes.reference is not None:
+        passes.reference.observe(
+            metrics, step=step, policy=learner.model, optimizer=learner.optimizer
+        )
+    if passes.mask is not None:
+        passes.mask.observe(learner.model, step=step)
 
 
 def whole_denominator(parts: Sequence[TrainBatch], config: RlConfig) -> int:

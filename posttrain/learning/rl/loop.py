@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from posttrain.learning.models.checkpoint import Checkpointer
-from posttrain.learning.rl.batch import informative_groups
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation
 from posttrain.learning.rl.learner import PolicyLearner
@@ -18,6 +17,7 @@ from posttrain.learning.rl.metrics import (
     describe,
     of_selection,
 )
+from posttrain.learning.rl.rollout_batch import informative_groups
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.store import RolloutStore
 from posttrain.learning.training.generators import seed_torch

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from posttrain.data.schemas import Problem
 from posttrain.data.templates import encode_completions
-from posttrain.learning.rl.batch import TrainSample, informative_groups
+from posttrain.learning.rl.batch import TrainSample
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.drawn import as_groups, read_and_said
 from posttrain.learning.rl.generation import Generation
 from posttrain.learning.rl.rollout import Group, Rollout, marked
+from posttrain.learning.rl.rollout_batch import informative_groups
 from posttrain.learning.rl.rollouter import Draft
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rollouts.engines.base import Prompt
@@ -151,18 +152,22 @@ class Member:
             )
         return groups, full
 
-    def rewarded(self, groups: Sequence[Group], *, step: int) -> list[Group]:
+    def rewarded(
+        self, groups: Sequence[Group], *, step: int, problems: Sequence[Problem] | None = None
+    ) -> list[Group]:
         """Return groups with what each rollout earns by this policy's reward.
 
         Args:
             groups: Rollouts that have earned nothing yet.
             step: 0-based step that they will be learned from in.
+            problems: What each group answers, where that is not one of the policy's problems.
 
         Returns:
             The same groups, in their order.
 
         """
-        problems = [self.problems[group[0].problem_id] for group in groups]
+        if problems is None:
+            problems = [self.problems[group[0].problem_id] for group in groups]
         return self.state.rollouter.bench.rewarder.rewarded(groups, problems, step=step)
 
     def learning(self, made: Generation, further: Sequence[Group]) -> Generation:

@@ -34,6 +34,7 @@ METRICS: Mapping[str, str] = {
     # Rollouts of the step, all that were drawn for it.
     "rl/reward": "mean reward of those that could be judged",
     "rl/unjudged": "share of rollouts that could not be judged, where there are any",
+    "rl/unfinished": "share of rollouts that go on in a later step, where there are any",
     "rl/episodes_failed": "share of episodes whose environment broke, where there are any",
     "rl/episodes_late": "share of episodes that were not over at the deadline, where there are any",
     "rl/delivered": "drawn tokens that the learner was given and that were judged / all drawn ones",
@@ -183,6 +184,7 @@ def unmeasured(algorithm: Algorithm, *, oldest: int, carried: int = 0) -> dict[s
     reasons = [
         ("rl/drift", not oldest, "staleness is 0 and nothing is carried over"),
         ("rl/policies", not carried, "nothing is carried over"),
+        ("rl/unfinished", not carried, "nothing is carried over"),
         ("rl/weight_", not algorithm.token_weights, "the algorithm has no token_weights"),
         ("rl/value_", algorithm.critic is None, "the algorithm has no critic"),
         ("rl/turn_", "turn_values" not in algorithm.needs, "the advantage is not learned"),
@@ -249,8 +251,11 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
     solved = [[r.solved for r in group if r.solved is not None] for group in groups]
     judged = [group for group in solved if group]
     num_tokens = sum(rollout.num_drawn for rollout in rollouts)
+    # What goes on in a later step is counted there, once: as a whole, and judged.
+    over = [rollout for rollout in rollouts if not rollout.unfinished]
+    goes_on, lengths = len(rollouts) - len(over), [rollout.num_drawn for rollout in over]
     trained = sum(rollout.trained for rollout in rollouts)
-    unjudged = len(rollouts) - len(rewards)
+    unjudged = len(over) - len(rewards)
     broke, late = (sum(rollout.end == end for rollout in rollouts) for end in ("failed", "time"))
     learned = sum(rollout.num_drawn for rollout in rollouts if rollout.trained and rollout.judged)
     branched = sum(rollout.shared > 0 for rollout in rollouts)
@@ -260,16 +265,17 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
     num_informative = sum(len(g) for g, has in zip(groups, informative, strict=True) if has)
     return {
         **({"reward": sum(rewards) / len(rewards)} if rewards else {}),
-        "length": num_tokens / len(rollouts),
-        "truncation_rate": sum(rollout.truncated for rollout in rollouts) / len(rollouts),
+        **({"length": fmean(lengths)} if over else {}),
+        **({"truncation_rate": fmean(rollout.truncated for rollout in over)} if over else {}),
         "entropy": -sum(sum(rollout.logprobs) for rollout in rollouts) / num_tokens,
         "yield": num_informative / len(rollouts),
         **(_solved(judged) if judged else {}),
         "rollouts_drawn": float(len(rollouts)),
-        "tokens_drawn": float(num_tokens - sum(rollout.shared for rollout in rollouts)),
+        "tokens_drawn": float(sum(rollout.num_new for rollout in rollouts)),
         "rollouts_trained": float(trained),
         "trained_share": trained / len(rollouts),
-        **({"unjudged": unjudged / len(rollouts)} if unjudged else {}),
+        **({"unjudged": unjudged / len(over)} if unjudged else {}),
+        **({"unfinished": goes_on / len(rollouts)} if goes_on else {}),
         **({"episodes_failed": broke / len(rollouts)} if broke else {}),
         **({"episodes_late": late / len(rollouts)} if late else {}),
         **({"branched": branched / len(rollouts)} if branched else {}),
@@ -277,7 +283,7 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
         **({"turns": fmean(turns)} if max(turns) > 1 else {}),
         **({"policies": fmean(policies)} if max(policies) > 1 else {}),
         **({"delivered": learned / num_tokens} if max(turns) > 1 or broke or late else {}),
-        **_components(rollouts),
+        **_components(over),
     }
 
 

@@ -19,12 +19,7 @@ from posttrain.learning.models.logprobs import (
     hidden_states,
     token_statistics,
 )
-from posttrain.learning.rl.batch import (
-    TrainBatch,
-    TrainSample,
-    collate,
-    lengths_and_groups,
-)
+from posttrain.learning.rl.batch import TrainBatch, TrainSample, collate, lengths_and_groups
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.critic import Critic
 from posttrain.learning.rl.reference_policy import ReferencePolicy
@@ -33,6 +28,8 @@ from posttrain.learning.training.prepare import Trainable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from posttrain.learning.rl.action_masks.base import TokenMask
 
 Pass = Callable[[TrainBatch], Tensor]
 """One number per token of a batch, `[B, T]`, without gradient."""
@@ -49,6 +46,8 @@ class ModelPasses:
     pad: int
     device: str
     turn_learner: TurnLearner | None = field(default=None, kw_only=True)
+    mask: "TokenMask | None" = field(default=None, kw_only=True)
+    """Which tokens the policy may draw; see `masked_passes`, which go by it."""
 
     def policy(
         self,

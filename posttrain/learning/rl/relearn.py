@@ -1,12 +1,12 @@
 """A learner that learns again from the rollouts of a run, to the weights that they first led to."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation, numbers_of_the_draw
 from posttrain.learning.rl.generations import Buffer, step_samples
-from posttrain.learning.rl.learner import PolicyLearner
+from posttrain.learning.rl.learner import PolicyLearner, observe_step
 from posttrain.learning.rl.loop import measure
 from posttrain.learning.rl.store import stored_groups
 from posttrain.learning.training.generators import seed_torch
@@ -26,6 +26,7 @@ def learn_from(
     context: StageContext,
     *,
     of: str,
+    after_step: Callable[[int], None] = lambda _step: None,
 ) -> None:
     """Let a learner learn again from stored rollouts, and finish its policy.
 
@@ -35,6 +36,8 @@ def learn_from(
         learner: As the run began with it.
         context: With its seed.
         of: Where the rollouts are, for errors.
+        after_step: Hears the number of every step that was learned from, from 1, and may look at
+            the policy as it is then.
 
     Raises:
         UserError: The rollouts are not of a run with this config.
@@ -65,12 +68,9 @@ def learn_from(
         follows = {config.reference.follows} - {None}
         _require_measured({*schedules.followed, *filter(None, follows)}, measured)
         schedules.observe(measured)
-        reference = learner.passes.reference
-        if reference is not None:
-            reference.observe(
-                measured, step=step, policy=learner.model, optimizer=learner.optimizer
-            )
+        observe_step(learner, measured, step=step)
         context.progress(number, config.steps)
+        after_step(number)
     learner.trainable.finish()
     learner.trainable.merge()
 

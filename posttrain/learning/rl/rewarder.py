@@ -42,6 +42,8 @@ class Rewarder:
     ) -> list[Group]:
         """Return the groups of one round of sampling, with what each rollout earned.
 
+        One that goes on in a later step has earned nothing yet, and is compared with no other.
+
         Args:
             groups: Rollouts that have earned nothing yet.
             problems: The problem of each group.
@@ -57,8 +59,11 @@ class Rewarder:
         compared = [
             (number, side, problem)
             for number, (group, problem) in enumerate(zip(groups, problems, strict=True))
-            for side in sides(group)
+            for whole in sides(group)
+            if (side := [places for places in whole if not group[places[0]].unfinished])
         ]
+        if not compared:
+            return [list(group) for group in groups]
         answers = [
             answers_of([[groups[number][at] for at in whole] for whole in side], problem)
             for number, side, problem in compared

@@ -12,6 +12,9 @@ from posttrain.learning.episodes.episode import Span
 
 T = TypeVar("T")
 
+EARLIER = "earlier"
+"""Fact of a rollout that is drawn over several steps: its drawn tokens that are of earlier ones."""
+
 
 class Rollout(NamedTuple):
     """One segment: a sequence of tokens with what it earned; a row of the table, but for its step.
@@ -34,7 +37,7 @@ class Rollout(NamedTuple):
     versions: tuple[int, ...]
     """Step whose policy drew each drawn span: a turn, or what one policy drew of it."""
     end: str
-    """`over`, or what cut it short: `turns`, `tokens`, `time`, `failed`."""
+    """`over`, what cut it short (`turns`, `tokens`, `time`, `failed`), or `unfinished`."""
     text: str
     """The drawn tokens as text, behind what its answer was given to begin with."""
     turns: tuple[tuple[float, str], ...] = ()
@@ -73,6 +76,21 @@ class Rollout(NamedTuple):
     def num_drawn(self) -> int:
         """Drawn tokens."""
         return len(self.logprobs)
+
+    @property
+    def earlier(self) -> int:
+        """Drawn tokens, the first, that earlier steps were given already."""
+        return int(dict(self.facts).get(EARLIER, 0.0))
+
+    @property
+    def num_new(self) -> int:
+        """Drawn tokens that no other rollout has, and no earlier step had."""
+        return self.num_drawn - self.shared - self.earlier
+
+    @property
+    def unfinished(self) -> bool:
+        """True where it goes on in a later step, so that nobody can judge it yet."""
+        return self.end == "unfinished"
 
     @property
     def foreign(self) -> bool:
@@ -119,9 +137,7 @@ class Rollout(NamedTuple):
 
     @property
     def broke(self) -> bool:
-        """True where nobody can judge it: its environment broke, or kept it waiting until the
-        deadline, or it never came to speak.
-        """
+        """True where nobody can judge it: its environment broke or was late, or it never spoke."""
         return self.end in ("failed", "time") or not self.logprobs
 
     @property

@@ -17,7 +17,6 @@ from posttrain.learning.curriculum.start import (
     told_apart,
     with_room,
 )
-from posttrain.learning.rl.batch import informative_groups
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation, numbers_of_the_draw
 from posttrain.learning.rl.instructed import Instructed, start_instructed
@@ -30,6 +29,7 @@ from posttrain.learning.rl.producers.base import (
     start_producer,
 )
 from posttrain.learning.rl.rollout import Group, marked, result_of
+from posttrain.learning.rl.rollout_batch import informative_groups
 from posttrain.learning.rl.selections.base import selected
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.learning.rollouts.scoring import problems_of
@@ -202,7 +202,7 @@ class Rollouter:
             self.instructed.observe(groups, step=step)
 
     def _rewarded(self, draft: Draft, made: Sequence[Group]) -> list[Group]:
-        at_work = set(self.production.at_work_on)
+        at_work = set(self.production.held_back)
         asked = [*draft.carried, *(problem.id for problem in draft.problems)]
         due = [each for each in asked if each not in at_work]
         refuse_produced(draft.config.producer, made, due=due)

@@ -183,7 +183,7 @@ def drawn_by(groups: Sequence[Group]) -> dict[str, float]:
     rows = [row for group in groups for row in group]
     return {
         "rl/rollouts_drawn": float(len(rows)),
-        "rl/tokens_drawn": float(sum(row.num_drawn - row.shared for row in rows)),
+        "rl/tokens_drawn": float(sum(row.num_new for row in rows)),
     }
 
 

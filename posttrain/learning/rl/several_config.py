@@ -34,6 +34,7 @@ class SeveralConfig(RlConfig):
             ("ahead", self.ahead, 0),
             ("stop", self.stop, None),
             ("draw.instructions", self.draw.instructions, None),
+            ("draw.mask", self.draw.mask, None),
         ):
             if value != plain:
                 raise ValueError(
@@ -44,6 +45,17 @@ class SeveralConfig(RlConfig):
             raise ValueError(
                 f"producer {self.producer.kind} plays episodes, and {name_of(self.exchange)}"
                 " exchanges answers to problems; leave producer out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _sampler_hears(self) -> Self:
+        sampler = self.draw.sampler
+        # What a sampler measures is what it made of the answers that it heard of.
+        if sampler.metrics and not self.exchange.HEARD:
+            raise ValueError(
+                f"draw.sampler {sampler.kind} learns from answers to the problems as they are, and"
+                f" in {name_of(self.exchange)} there are none; take uniform"
             )
         return self
 

@@ -9,7 +9,7 @@ from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.rl.ahead import Ahead
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generations import Buffer, Queue
-from posttrain.learning.rl.learner import PolicyLearner
+from posttrain.learning.rl.learner import PolicyLearner, observe_step
 from posttrain.learning.rl.producers.base import Workbench
 from posttrain.learning.rl.rollouter import Rollouter, start_rollouter
 from posttrain.learning.rl.stop import Stopping
@@ -49,7 +49,7 @@ class RlState:
         return self.schedules.followed | frozenset(name for name in rules if name)
 
     def observe(self, metrics: Mapping[str, float], *, step: int) -> None:
-        """Let schedules, the reference and the stopping rule see what a step measured.
+        """Let schedules, what follows the policy and the stopping rule see what a step measured.
 
         Args:
             metrics: Value by full name.
@@ -57,9 +57,7 @@ class RlState:
 
         """
         self.schedules.observe(metrics)
-        learner, reference = self.learner, self.learner.passes.reference
-        if reference is not None:
-            reference.observe(metrics, step=step, policy=learner.model, optimizer=learner.optimizer)
+        observe_step(self.learner, metrics, step=step)
         if self.stopping is None:
             return
         self.stopping.observe(metrics)
@@ -79,6 +77,7 @@ class RlState:
         passes = self.learner.passes
         optional: Mapping[str, Stateful | None] = {
             "reference": passes.reference,
+            "action_mask": passes.mask,
             "critic": passes.critic,
             "turn_values": passes.turn_learner,
             "rehearsals": self.learner.beside.rehearsing,

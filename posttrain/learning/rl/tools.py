@@ -12,7 +12,7 @@ from posttrain.learning.rl.ahead import Ahead, drawing_ahead, refuse_parts
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.producers.base import Workbench
 from posttrain.learning.rl.rewarder import Rewarder, SharedRewarder
-from posttrain.learning.rollouts.engines.config import open_engine
+from posttrain.learning.rollouts.engines.config import open_under
 from posttrain.learning.rollouts.engines.engine import Engine
 from posttrain.learning.rollouts.scoring import verifying
 from posttrain.stage.context import StageContext
@@ -48,7 +48,7 @@ def open_tools(
 
     """
     asked = context.device, under_port(PLAYERS, inputs or {}), inputs or {}
-    count = learner.passes.config.ahead
+    count, mask = learner.passes.config.ahead, learner.passes.mask
     refuse_parts(count, context)
     models = PortModels(inputs or {}, context.device, policy.tokenizer)
     if context.processes > 1:
@@ -62,7 +62,9 @@ def open_tools(
             yield bench, None
     else:
         with (
-            open_engine(engine, policy, ray=context.ray) as opened,
+            open_under(
+                None if mask is None else mask.at, engine, policy, ray=context.ray
+            ) as opened,
             verifying(context.ray) as verify,
         ):
             rewarder = Rewarder(reward, verify, models)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from posttrain.learning.maths.swing import swinging
 from posttrain.learning.models.attention import Attention
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.metrics import HELDOUT, STEP, check_metric
@@ -97,12 +98,7 @@ class SwingConfig(StageConfig):
             A number from `least` to `most`, which are both met.
 
         """
-        share, growing = self.least, True
-        for _ in range(number):
-            growing = share < self.most if share in (self.least, self.most) else growing
-            share *= 1 / self.factor if growing else self.factor
-            share = min(self.most, max(self.least, share))
-        return share
+        return swinging(number, least=self.least, most=self.most, factor=self.factor)
 
 
 class PaceConfig(Schedulable):

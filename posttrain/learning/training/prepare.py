@@ -19,6 +19,7 @@ from posttrain.learning.models.adapters import Adapter, attach_adapter
 from posttrain.learning.models.attention import set_attention
 from posttrain.learning.models.load import save_policy
 from posttrain.learning.models.record import remember_lengths, remember_parent
+from posttrain.learning.models.subnetwork import Subnetwork, subnetwork_of
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.progress import Stateful
 from posttrain.stage.seeds import purpose_seed
@@ -96,6 +97,7 @@ class Trainable:
     config: LearnerConfig
     adapter: Adapter | None
     average: MovingAverage | None
+    subnetwork: Subnetwork | None = None
 
     def parts(self) -> dict[str, Stateful]:
         """What changes while it trains, for `Progress`."""
@@ -108,6 +110,8 @@ class Trainable:
 
     def after_step(self) -> None:
         """Call after every optimizer step."""
+        if self.subnetwork:
+            self.subnetwork.restore()
         if self.average:
             self.average.update()
 
@@ -143,6 +147,8 @@ def prepare_for_training(
 ) -> Trainable:
     """Remember the parent, choose the attention, attach adapters, recompute, start the average.
 
+    Of a model with a subnetwork (`tasks.subnetwork`) that alone is trained.
+
     Activation checkpointing works in training mode only; see `without_dropout` for a learner whose
     log-probabilities must not be noisy.
 
@@ -171,7 +177,7 @@ def prepare_for_training(
     if config.activation_checkpointing:
         _recompute_activations(model)
     average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
-    return Trainable(model, config, adapter, average)
+    return Trainable(model, config, adapter, average, subnetwork_of(model))
 
 
 def remember_answers(

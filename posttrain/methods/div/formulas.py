@@ -10,7 +10,12 @@ from posttrain.methods.pg.formulas import rloo
 
 
 def kl_inference(rows: FormulaRollouts) -> Tensor:
-    """RLOO with the divergence taken off the reward at 0.1."""
+    """RLOO with the divergence taken off the reward at 0.25."""
+    return rloo(rows, beta=0.25)
+
+
+def demonstration_regularized(rows: FormulaRollouts) -> Tensor:
+    """RLOO with the divergence from the cloned policy taken off the reward at 0.1."""
     return rloo(rows, beta=0.1)
 
 

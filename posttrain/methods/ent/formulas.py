@@ -4,6 +4,7 @@ Statistics are over all rollouts that the step trains on, sums over those of one
 """
 
 import math
+from random import Random
 
 import torch
 from torch import Tensor
@@ -182,5 +183,46 @@ def cure(rows: FormulaRollouts) -> Tensor:
     def loss(i: int) -> Tensor:
         plain = -clipped_gain(rows.ratio(i), a[i], 0.2, 0.28)
         return plain.clamp(max=-10 * a[i]) if a[i] < 0 else plain
+
+    return rows.over_tokens(loss)
+
+
+def covariances(rows: FormulaRollouts, a: list[float]) -> Tensor:
+    """(A - mean A)(log p - mean log p) of every drawn token of the step, row after row."""
+    sizes = torch.tensor([rows.length(i) for i in range(len(a))])
+    paid = torch.tensor(a, dtype=torch.float64).repeat_interleave(sizes)
+    said = torch.cat(list(rows.log_engine)).double()
+    return (paid - paid.mean()) * (said - said.mean())
+
+
+def cut_by_row(rows: FormulaRollouts, flat: Tensor) -> list[Tensor]:
+    """Cut what stands row after row into rows."""
+    return list(torch.split(flat, [rows.length(i) for i in range(len(rows.reward))]))
+
+
+def clip_cov(rows: FormulaRollouts) -> Tensor:
+    """The authors' code on the policy that drew, with a chance by what was drawn."""
+    a = rows.standardized(plus=1e-6)
+    found = covariances(rows, a)
+    inside = [place for place, c in enumerate(found.tolist()) if 1.0 < c < 5.0]
+    ids = [str(token) for i in range(len(a)) for token in rows.drawn(i)]
+    chance = Random(":".join(["covariance", *ids]))
+    most = max(1, math.floor(0.0002 * len(ids)))
+    kept = torch.ones_like(found)
+    kept[chance.sample(inside, min(most, len(inside)))] = 0.0
+    own = cut_by_row(rows, kept)
+    return rows.over_tokens(lambda i: -own[i] * clipped_gain(rows.ratio(i), a[i], 0.9999, 1.0))
+
+
+def kl_cov(rows: FormulaRollouts) -> Tensor:
+    """The authors' code on the policy that drew; a move within rounding is none."""
+    a = rows.standardized(plus=1e-6)
+    found = covariances(rows, a)
+    least = found.sort(descending=True).values[max(1, math.floor(0.002 * len(found))) - 1]
+    held = cut_by_row(rows, found >= least - 1e-6)
+
+    def loss(i: int) -> Tensor:
+        moved = (rows.log_p[i] - rows.log_engine[i]).abs() - 1e-5
+        return -rows.ratio(i) * a[i] + torch.where(held[i], moved.clamp(min=0), 0.0)
 
     return rows.over_tokens(loss)

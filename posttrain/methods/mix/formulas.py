@@ -1,5 +1,7 @@
 """The losses of methods in this folder by their papers, apart from the product's own."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -33,6 +35,18 @@ def kdrl(rows: FormulaRollouts) -> Tensor:
 
 def rl_plus(rows: FormulaRollouts) -> Tensor:
     """RL-PLUS: against the policy's own rewards, and demonstrations by multiple importance."""
+    return _beside_own(rows, lambda p, old, _: 2 * p / (old + 0.5 * (old + 1)))
+
+
+def known_authors(rows: FormulaRollouts) -> Tensor:
+    """RL-PLUS, equations 4 to 7: the same where the author's probabilities are known."""
+    return _beside_own(rows, lambda p, old, author: 2 * p / (old + author))
+
+
+def _beside_own(
+    rows: FormulaRollouts, weight: Callable[[Tensor, Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Weigh each token that another wrote; of what is stored its author's log-probability is."""
     foreign = [row["origin"] != "policy" for row in rows.stored]
 
     def own(i: int) -> list[float]:
@@ -42,8 +56,8 @@ def rl_plus(rows: FormulaRollouts) -> Tensor:
         a = rows.reward[i] - mean(own(i))
         if not foreign[i]:
             return -clipped_gain(rows.ratio(i), a, 0.2, 0.2)
-        p, old = rows.log_p[i].exp(), rows.log_old[i].exp()
-        return -a * (1 - p.detach()) ** 0.5 * 2 * p / (old + 0.5 * (old + 1))
+        p, old, author = (each[i].exp() for each in (rows.log_p, rows.log_old, rows.log_engine))
+        return -a * (1 - p.detach()) ** 0.5 * weight(p, old, author)
 
     return torch.stack([loss(i).sum() for i in rows.chosen]).mean() / rows.limit
 

@@ -1,6 +1,5 @@
 """The losses of methods in this folder by their papers, apart from the product's own."""
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -12,10 +11,17 @@ from posttrain.methods.formula import (
     FormulaRollouts,
     clipped_gain,
     deviation,
-    generalized,
+    divergence_by_place,
     mean,
     whitened,
 )
+
+# Those of methods with a critic stand in a file of their own, and are looked for in this one.
+from posttrain.methods.pg.formulas_of_critics import nlpo as nlpo
+from posttrain.methods.pg.formulas_of_critics import oreal as oreal
+from posttrain.methods.pg.formulas_of_critics import ppo as ppo
+from posttrain.methods.pg.formulas_of_critics import t_ppo as t_ppo
+from posttrain.methods.pg.formulas_of_critics import text2grad as text2grad
 
 
 def default(rows: FormulaRollouts) -> Tensor:
@@ -123,17 +129,6 @@ def kimi(rows: FormulaRollouts) -> Tensor:
         return -a[i] * apart + 0.1 / 2 * apart**2
 
     return rows.over_answers(loss)
-
-
-def ppo(rows: FormulaRollouts) -> Tensor:
-    """PPO with generalized advantages at λ 0.95, whitened; the divergence is in the reward."""
-    per_token = []
-    for i, reward in enumerate(rows.reward):
-        paid = -0.05 * (rows.log_engine[i] - rows.log_ref[i])
-        paid[-1] += reward
-        per_token.append(generalized(paid, rows.values[i], 0.95))
-    a = whitened(per_token, less=1)
-    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
 
 
 def rloo(rows: FormulaRollouts, beta: float = 0.03) -> Tensor:
@@ -290,13 +285,14 @@ def copg(rows: FormulaRollouts) -> Tensor:
     """CoPG: the squared difference of regularized rewards, over all pairs of a group."""
     beta = 0.1
     paid = {i: rows.reward[i] - beta * (rows.log_p[i] - rows.log_ref[i]).sum() for i in rows.chosen}
-    lost = [
-        (paid[i] - paid[o]) ** 2 / (2 * beta)
-        for i in rows.chosen
-        for o in rows.members(i)
-        if o != i
-    ]
-    return torch.stack(lost).mean()
+    both = [(i, o) for i in rows.chosen for o in rows.members(i) if o != i]
+    return torch.stack([(paid[i] - paid[o]) ** 2 / (2 * beta) for i, o in both]).mean()
+
+
+def copg_offline(pairs: FormulaPairs) -> Tensor:
+    """CoPG of a table: the squared difference of the regularized scores of a pair's two sides."""
+    gap = torch.tensor(pairs.gap, dtype=pairs.margins().dtype)
+    return ((gap - 0.1 * pairs.margins()) ** 2 / (2 * 0.1)).mean()
 
 
 def rover(rows: FormulaRollouts) -> Tensor:
@@ -311,31 +307,13 @@ def rover(rows: FormulaRollouts) -> Tensor:
     return rows.over_tokens(loss)
 
 
-def divergence_by_place(rows: FormulaRollouts, i: int) -> Tensor:
-    """TW-GRPO: how far the distributions of a row's group are from their mean, place by place."""
-    members = rows.members(i)
-    longest = max(rows.length(each) for each in members)
-    num_tokens = rows.log_all[i].shape[-1]
-    tables = []
-    for each in members:
-        table = torch.full((longest, num_tokens), -math.log(num_tokens)).double()
-        table[: rows.length(each)] = rows.log_all[each].detach()
-        tables.append(table)
-    usual = torch.stack(tables).mean(0)
-    away = [(usual - table).clamp(-11, 11) for table in tables]
-    by_place = torch.stack([(each.exp() - each - 1).sum(-1) for each in away]).mean(0)
-    scaled = (by_place - by_place.min()) / (by_place.max() - by_place.min() + 1e-8)
-    return scaled[: rows.length(i)]
-
-
 def tw_grpo(rows: FormulaRollouts) -> Tensor:
     """TW-GRPO: from 1 to 1.7 by the divergence within the group."""
     a = rows.standardized(plus=1e-4)
 
     def loss(i: int) -> Tensor:
-        return -(1 + 0.7 * divergence_by_place(rows, i)) * clipped_gain(
-            rows.ratio(i), a[i], 0.2, 0.2
-        )
+        more = 1 + 0.7 * divergence_by_place(rows, i)
+        return -more * clipped_gain(rows.ratio(i), a[i], 0.2, 0.2)
 
     return rows.over_tokens(loss)
 
@@ -373,26 +351,8 @@ def hicra(rows: FormulaRollouts) -> Tensor:
     return rows.over_answers(loss)
 
 
-def oreal(rows: FormulaRollouts) -> Tensor:
-    """Right cloned, wrong pushed back, each over its own tokens, where the outcome shows."""
-    a, right = rows.against_others(rows.reward), [r > 0 for r in rows.reward]
-    sizes = [sum(rows.length(i) for i, good in enumerate(right) if good == s) for s in (0, 1)]
-
-    def loss(i: int) -> Tensor:
-        p = (rows.values[i].cumsum(0) / torch.arange(1, rows.length(i) + 1)).sigmoid()
-        w = (2 * p - 1 if right[i] else 1 - 2 * p).clamp(0, 1)
-        return -(1.0 + right[i]) / sizes[right[i]] * (w * a[i] * rows.log_p[i]).sum()
-
-    cloned = torch.stack([loss(i) for i in rows.chosen]).sum()
-    return cloned + rows.over_tokens(lambda i: 0.01 * rows.k3(i))
-
-
-def text2grad(rows: FormulaRollouts) -> Tensor:
-    """PPO at λ 0.95 on what each token is paid by the critique, as it was stored."""
-    per_token = []
-    for i, row in enumerate(rows.stored):
-        apart = rows.log_engine[i] - rows.log_ref[i]
-        paid = torch.tensor(row["token_rewards"], dtype=torch.float64) - 0.05 * apart
-        per_token.append(generalized(paid, rows.values[i], 0.95))
-    a = whitened(per_token, less=1)
-    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
+def bgpo(rows: FormulaRollouts) -> Tensor:
+    """BGPO: each draw of an answer by itself, the tangent above 0 and Jensen's inequality below."""
+    a = rows.standardized_by_answer()
+    d = {i: (rows.log_p[i] - rows.log_engine[i]).mean() for i in rows.chosen}
+    return torch.stack([-a[i] * (1 + d[i] if a[i] > 0 else d[i].exp()) for i in d]).mean()

@@ -108,6 +108,16 @@ def dno(pairs: FormulaPairs) -> Tensor:
     return pairs.expected(lambda m: -logsigmoid(m))
 
 
+def dno_prct(pairs: FormulaPairs) -> Tensor:
+    """DNO-Prct, equation 13, of its first round: η is 1, and labels are sure."""
+    return -logsigmoid(pairs.margins()).mean()
+
+
+def lspo(pairs: FormulaPairs) -> Tensor:
+    """LSPO of its first round: the cross-entropy of what the latent game says, at β = 1."""
+    return pairs.expected(lambda m: -logsigmoid(m))
+
+
 def nash_md(pairs: FormulaPairs) -> Tensor:
     """Nash-MD of its first round, in which the mixture is the first policy: η is 1."""
     return pairs.expected(lambda m: -logsigmoid(m / 1.0))

@@ -49,6 +49,27 @@ def cory(rows: FormulaRollouts) -> Tensor:
     return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
 
 
+def rlccf(rows: FormulaRollouts) -> Tensor:
+    """GRPO of one of the voters, at 1 for what was elected and 0 for all else, as stored."""
+    a = rows.standardized()
+    return rows.over_answers(
+        lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2) + 0.04 * rows.k3(i)
+    )
+
+
+def comas(rows: FormulaRollouts) -> Tensor:
+    """REINFORCE++ of one of the policies, over its solutions, evaluations and scores alike."""
+    paid = [
+        torch.full((rows.length(i),), reward, dtype=torch.float64)
+        for i, reward in enumerate(rows.reward)
+    ]
+    a = whitened(paid, less=0)
+    # What was cut off is in the statistics, and bears no loss.
+    ended = [i for i in rows.chosen if rows.stored[i]["end"] == "over"]
+    gains = [clipped_gain(rows.ratio(i), a[i], 0.2, 0.2).mean() for i in ended]
+    return -torch.stack(gains).mean()
+
+
 def rlsp(rows: FormulaRollouts) -> Tensor:
     """PPO at λ 1; right or wrong, an answer pays for being short, and for stating nothing."""
     per_token = []

@@ -109,7 +109,8 @@ def formula_of(found: FoundMethod, section: str, world: TinyWorld) -> FoundFormu
         world: Whose stages tell what an algorithm comes to.
 
     Returns:
-        Its own; else that of a method whose algorithm is the same; None where there is neither.
+        Its own; else that of a method whose algorithm is the same; None where there is neither, and
+        where it adds losses to the algorithm's, of which another's formula says nothing.
 
     Raises:
         UserError: A file of formulas cannot be imported.
@@ -117,6 +118,8 @@ def formula_of(found: FoundMethod, section: str, world: TinyWorld) -> FoundFormu
     """
     if own := _own(found, section):
         return FoundFormula(section, found.method.name, own)
+    if _adds_losses(found, section):
+        return None
     algorithm = _algorithm(found, section, world)
     for name, other in every_method().items():
         if section not in other.method.sets or _algorithm(other, section, world) != algorithm:
@@ -181,10 +184,16 @@ def _module(path: Path, _mtime: int, _size: int) -> ModuleType:
     return module
 
 
+def _adds_losses(found: FoundMethod, section: str) -> bool:
+    """Whether a section has losses of tables beside that of its algorithm."""
+    said = found.method.sets[section] or {}
+    return bool((said.get("updates") or {}).get("rehearsals"))
+
+
 def _algorithm(found: FoundMethod, section: str, world: TinyWorld) -> StageConfig:
     said = found.method.sets[section] or {}
     # What plays gives what some algorithms need.
-    values = {name: said[name] for name in ("algorithm", "producer") if said.get(name)}
+    values = {name: said[name] for name in ("algorithm", "producer", "engine") if said.get(name)}
     config = world.tasks[section].config.parse(values, where=section)
     algorithm: StageConfig = getattr(config, "algorithm")  # noqa: B009
     return algorithm

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from posttrain.learning.models.load import Policy, load_policy
+from posttrain.learning.rl.rollout import EARLIER
 from posttrain.operations.stage_alone import stage_function
 from posttrain.stage.spec import Task
 
@@ -167,6 +168,16 @@ def farthest(found: Tensor, expected: Tensor, rows: Iterable[tuple[str, Sequence
     raise ValueError("there are more gradients than tokens")
 
 
+def earlier(row: Mapping[str, Any]) -> int:
+    """Count the drawn tokens of a stored rollout, the first, that earlier steps learned from.
+
+    Args:
+        row: Of ROLLOUTS.
+
+    """
+    return int({each["name"]: each["value"] for each in row["facts"]}.get(EARLIER, 0))
+
+
 def gradients_of(loss: Tensor, leaves: Iterable[Tensor]) -> Tensor:
     """Take the gradient of a loss with respect to tensors, 0 where it does not reach one.
 
@@ -216,6 +227,20 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
         yield
     finally:
         setattr(owner, name, before)
+
+
+def scoring_model(path: Path) -> torch.nn.Module:
+    """Load a policy in float64, which reads rows as a stage's own does.
+
+    Args:
+        path: Its checkpoint.
+
+    Returns:
+        The model, in evaluation mode.
+
+    """
+    found: torch.nn.Module = load_policy(path, dtype=torch.float64).model.eval()
+    return found
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from torch import Tensor
 from posttrain.data.schemas import ROLLOUTS
 from posttrain.data.tables import read_table
 from posttrain.learning.algorithms.config import Algorithm
-from posttrain.learning.models.load import load_policy
 from posttrain.learning.rl import learner as learning
 from posttrain.learning.rl.batch import TrainBatch, TrainSample
 from posttrain.learning.rl.config import RlConfig
@@ -25,9 +24,11 @@ from posttrain.operations.gradients.compare import (
     GradientErrors,
     SeenUpdate,
     apart,
+    earlier,
     farthest,
     gradients_of,
     replaced,
+    scoring_model,
     watched_stage,
     worst,
 )
@@ -82,8 +83,7 @@ class SeenRl:
     config: RlConfig
     initial: torch.nn.Module
     reference: torch.nn.Module
-    """The one that is connected, else the policy that it started from."""
-    """The policy that it started from, in float64."""
+    """The one that is connected, else the policy that it started from; both in float64."""
     rollouts: list[dict[str, Any]]
     """Rows of its ROLLOUTS that were trained on."""
     updates: list[SeenRollouts]
@@ -104,7 +104,7 @@ class SeenRl:
         with torch.no_grad():
             now = self.logprobs(update.policy(self.initial), self.rollouts)
         return max(
-            float((new - torch.tensor(row["logprobs"])).exp().max())
+            float((new - torch.tensor(row["logprobs"]))[earlier(row) :].exp().max())
             for new, row in zip(now, self.rollouts, strict=True)
             if row["step"] == update.step and row["group"] in update.groups
         )
@@ -218,16 +218,18 @@ def drive_rl(
 
     """
     sizes = laid_over(_SIZES, more or {})
-    if not _parsed(task, said).algorithm.surrogate.HAS_RATIO:
+    parsed = _parsed(task, said)
+    if not parsed.algorithm.surrogate.HAS_RATIO:
         sizes = laid_over(sizes, _TWO_STEPS)
+    if parsed.producer.carried:
+        sizes = laid_over(sizes, {"steps": 1 + parsed.producer.carried})
     config = _parsed(task, playing(laid_over(said, sizes)))
     found: list[SeenRollouts] = []
     with watched_stage(task, dtype) as run, _watched_learner(found):
         outputs = run_alone(task, config, inputs, folder, seed=1, run=run)
     rows = read_table(outputs["rollouts"], ROLLOUTS).filter("trained")
-    initial = load_policy(inputs["policy"], dtype=torch.float64).model.eval()
-    anchor = inputs.get("reference", inputs["policy"])
-    reference = load_policy(anchor, dtype=torch.float64).model.eval()
+    initial = scoring_model(inputs["policy"])
+    reference = scoring_model(inputs.get("reference", inputs["policy"]))
     return SeenRl(config, initial, reference, rows.to_dicts(), found, dtype)
 
 
@@ -298,10 +300,12 @@ def _update_errors(formula: RolloutFormula, run: SeenRl, update: SeenRollouts) -
         name = (ids, len(values_T))
         leaf, so_far = seen.get(name, (values_T.clone().requires_grad_(), 0.0 * grad_T))
         seen[name] = leaf, so_far + grad_T
-    names = [(tuple(row["token_ids"]), len(row["logprobs"])) for row in stored]
+    names = [(tuple(row["token_ids"]), len(row["logprobs"]) - earlier(row)) for row in stored]
     bearing = {names[place] for place in rows.chosen}
     leaves = [
-        seen[name][0] if place in rows.chosen and name in seen else each.detach()
+        torch.cat([each.detach()[: len(each) - name[1]], seen[name][0]])
+        if place in rows.chosen and name in seen
+        else each.detach()
         for place, (name, each) in enumerate(zip(names, log_p, strict=True))
     ]
     # What a loss has of the other tokens reaches the weights by itself, and not by these.
@@ -318,7 +322,7 @@ def _update_errors(formula: RolloutFormula, run: SeenRl, update: SeenRollouts) -
 def _told(row: Mapping[str, Any]) -> tuple[str, list[int]]:
     """What a stored rollout is called, and the ids of its drawn tokens."""
     name = f"step {row['step']}, group {row['group']}, a rollout of {row['problem_id']}"
-    return name, [row["token_ids"][place] for place in _places(row)]
+    return name, [row["token_ids"][place] for place in _places(row)[earlier(row) :]]
 
 
 def _worths(

@@ -8,10 +8,17 @@ class StageFailed(Exception):
     """A stage did not succeed; `retryable` says whether starting it again can help."""
 
     def __init__(self, stage: str, error: str, *, retryable: bool, refused: bool) -> None:
-        super().__init__(f"stage '{stage}' failed: {error}" if not refused else error)
+        said = f"stage '{stage}' failed: {error}" if not refused else error
+        super().__init__(said)
+        self.sentences = [said]
+        """What went wrong; of several stages that failed together, with each."""
         self.stage = stage
         self.retryable = retryable
         self.refused = refused
+
+
+class ServerFailed(Exception):
+    """What a run needs beside its stages is not there: the machine's trouble, and no bad input."""
 
 
 def raise_all(errors: Iterable[BaseException]) -> None:
@@ -25,7 +32,8 @@ def raise_all(errors: Iterable[BaseException]) -> None:
         return
     first, *others = failures
     if others:
-        first.args = ("\n".join(map(_with_stage, failures)),)
+        first.sentences = [*map(_with_stage, failures)]
+        first.args = ("\n".join(first.sentences),)
         # With a crash among them it is no longer the input alone that is wrong.
         first.refused = all(each.refused for each in failures)
     raise first

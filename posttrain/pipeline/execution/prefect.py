@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posttrain.pipeline.execution.executor import Executor
-from posttrain.pipeline.execution.failures import StageFailed, raise_all
+from posttrain.pipeline.execution.failures import ServerFailed, StageFailed, raise_all
 from posttrain.pipeline.execution.head_start import HeadStart
 from posttrain.pipeline.execution.prefect_server import (
     AS_TEMPORARY,
@@ -242,7 +242,7 @@ def _start_server() -> None:
             process,
             settings.server.ephemeral.startup_timeout_seconds,
         )
-    except UserError:
+    except ServerFailed:
         server.stop()
         raise
     if new:
@@ -273,7 +273,8 @@ _DEFAULTS = {
     # On a busy machine its end interrupts the recording of what was said already, with a traceback.
     "PREFECT_LOGGING_SERVER_LEVEL": "CRITICAL",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    _STARTUP: "120",
+    # Stages work meanwhile: on a machine that is busy with other things it may well take minutes.
+    _STARTUP: "300",
     "DO_NOT_TRACK": "1",
 }
 

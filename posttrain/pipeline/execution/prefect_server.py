@@ -20,10 +20,10 @@ from pathlib import Path
 from types import FrameType
 
 from posttrain.pipeline.execution import die_with_parent
-from posttrain.stage.errors import UserError
+from posttrain.pipeline.execution.failures import ServerFailed
 from posttrain.views.tracking.blank import is_like_blank, keep_blank, lay_blank
 
-_POLL_SECONDS, _ANSWER_SECONDS, _STOP_SECONDS = 0.02, 5.0, 5.0
+_POLL_SECONDS, _ANSWER_SECONDS, _STOP_SECONDS = 0.02, 20.0, 5.0
 _LOOK_SECONDS, _RECORDED_SECONDS = 0.05, 3.0
 AS_TEMPORARY = {
     "PREFECT_UI_ENABLED": "0",
@@ -67,7 +67,7 @@ class TemporaryServer:
         """Wait until it answers.
 
         Raises:
-            UserError: It ended, or did not answer in time.
+            ServerFailed: It ended, or did not answer in time.
 
         """
         await_answer(f"{self.url}/health", self._process, self._seconds)
@@ -126,14 +126,16 @@ def await_answer(url: str, process: "subprocess.Popen[bytes]", seconds: float) -
         seconds: How long it may take.
 
     Raises:
-        UserError: It ended, or did not answer in time.
+        ServerFailed: It ended, or did not answer in time.
 
     """
     deadline = time.monotonic() + seconds
     while not _answers(url):
         if process.poll() is not None or time.monotonic() > deadline:
             how = "did not answer in time" if process.poll() is None else "ended"
-            raise UserError(f"Prefect's temporary server {how}; run with --local")
+            raise ServerFailed(
+                f"Prefect's temporary server {how}; run the same command again, or with --local"
+            )
         time.sleep(_POLL_SECONDS)
 
 

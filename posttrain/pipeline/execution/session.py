@@ -29,7 +29,7 @@ from posttrain.provenance.ledger import (
     ledger_location,
     open_ledger,
 )
-from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.errors import UserError, UserErrors, nearest
 from posttrain.stage.hashing import StatCache
 from posttrain.stage.slots import plugged
 from posttrain.stage.spec import Dag
@@ -153,7 +153,7 @@ class Session:
                 status = "succeeded"
             except StageFailed as failure:
                 if failure.refused:
-                    raise UserError(str(failure)) from None
+                    raise UserErrors(failure.sentences) from None
                 raise
             finally:
                 status = "stopped" if interruption.requested else status

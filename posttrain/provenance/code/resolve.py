@@ -11,6 +11,7 @@ IMPORTED = ""
 _RESOURCES = ("importlib.resources", "pkgutil")
 _REGISTRY = "registry"
 _SLOT = "posttrain.stage.slots:Slot"
+_OF_SLOTS = (_SLOT, "posttrain.stage.slots:InSlot")
 
 
 class Edges:
@@ -68,14 +69,14 @@ class NameResolver:
         return known
 
     def _only_lists_parts(self, module: str) -> bool:
-        """Whether a module is called `registry` and holds imports and slots, and nothing else.
+        """Whether a module is called `registry` and holds slots and types of fields of them alone.
 
         Such a module decides nothing: the parts that a recipe names are entries of their own.
         """
         if module.rpartition(".")[2] != _REGISTRY:
             return False
         symbols = {n: each for n, each in self._tree.symbols(module).items() if n != DOC}
-        slots = {name for name, each in symbols.items() if _SLOT in each.targets}
+        slots = {name for name, each in symbols.items() if {*_OF_SLOTS} & {*each.targets}}
         made = [each for each in symbols.values() if not each.targets]
         return bool(made) and all(len(each.calls) == 1 and each.calls[0] in slots for each in made)
 

@@ -121,6 +121,8 @@ class ClaimRow:
     """What it rests on moved since."""
     sentence: str = ""
     figures: tuple[ClaimFigure, ...] = ()
+    compared: tuple[str, ...] = ()
+    """With what it is to be compared; `against` has what it was compared with once it was run."""
     seeds: int = 0
     minutes: float = 0.0
     commit: str = ""
@@ -129,7 +131,7 @@ class ClaimRow:
     @property
     def against(self) -> str:
         """Name what ours is compared with, each once."""
-        return ", ".join(dict.fromkeys(each.against for each in self.figures))
+        return ", ".join(dict.fromkeys([each.against for each in self.figures] or self.compared))
 
     def cells(self) -> tuple[str, ...]:
         """Fill the columns of `HEADING`."""

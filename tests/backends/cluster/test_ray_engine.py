@@ -8,14 +8,11 @@ import psutil
 import pytest
 
 from posttrain.backends.cluster.worker_pool import WorkerPool
+from posttrain.learning.models.weight_bytes import read_weights
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
-from posttrain.learning.rollouts.engines.ray_engine import (
-    RayRolloutEngine,
-    RolloutWorker,
-    read_weights,
-)
+from posttrain.learning.rollouts.engines.ray_engine import RayRolloutEngine, RolloutWorker
 from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 from posttrain.stage.errors import UserError
 

@@ -67,6 +67,9 @@ def batch_of():
             # What a critic of turns might say: the first turn of a rollout is better than the last.
             turn_advantages_BT=data.rewards[:, None] - 0.3 * place_T,
             state_BK=(torch.arange(paid_BK.shape[1]) % 2).expand_as(paid_BK),
+            # All of them of this step, and over.
+            earlier_B=torch.zeros_like(data.group),
+            unfinished_B=torch.zeros(len(data.group), dtype=torch.bool),
         )
         credit = advantages(algorithm, outcomes, max_tokens=data.mask.shape[1])
         groups = [data.rewards[data.group == group] for group in data.group]

@@ -156,10 +156,10 @@ CONTRADICTIONS = {
     ),
     "a surrogate that is none": (
         {"surrogate": {"kind": "proximal"}},
-        "rl.algorithm.surrogate: there is no surrogate 'proximal'; take cispo, clip,"
-        " contrastive, discriminative, gmpo, implicit_negative, outcome_label, regression,"
-        " reinforce, sapo, squared, uniform_value, or name the module that offers it under"
-        " `plugins`",
+        "rl.algorithm.surrogate: there is no surrogate 'proximal'; take by_phase, cispo, clip,"
+        " contrastive, discriminative, gmpo, implicit_negative, linear_bound, outcome_label,"
+        " regression, reinforce, sapo, squared, uniform_value, or name the module that offers it"
+        " under `plugins`",
     ),
 }
 

@@ -10,10 +10,15 @@ from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
 from posttrain.learning.algorithms.part_outputs import MeasuredPast
 from posttrain.learning.algorithms.regularizers.base import BatchShare
 from posttrain.learning.algorithms.regularizers.entropy_band import EntropyBandRegularizer
+from posttrain.learning.algorithms.regularizers.kl_covariance import KlCovarianceRegularizer
 from posttrain.learning.algorithms.regularizers.low_probability import LowProbabilityRegularizer
 from posttrain.learning.algorithms.regularizers.nucleus_entropy import NucleusEntropyRegularizer
+from posttrain.learning.algorithms.token_weights.covariance import CovarianceWeight
 from posttrain.learning.algorithms.token_weights.divergence import DivergenceWeight
 from posttrain.learning.algorithms.token_weights.entropy import EntropyWeight
+from posttrain.learning.algorithms.token_weights.likely_by_reference import (
+    LikelyByReferenceWeight,
+)
 from posttrain.learning.maths.entropy import nucleus_entropy
 
 MASK_BT = torch.tensor([[True, True, True], [True, True, False]])
@@ -199,3 +204,116 @@ def test_the_past_is_the_first_value_and_the_mean_and_goes_on_after_a_restart():
     again.note({"a": 4.0, "b": 9.0}, ("a",))
     assert again.of(("a",), device="cpu").tolist() == [[3.0, 3.5]]
     assert again.of((), device="cpu") is None
+
+
+def test_tokens_of_a_covariance_in_the_band_lose_their_loss():
+    """Advantages 3, 3, 3, -2, -2 have the mean 1, log-probabilities -1, -3, -2, -4, -5 have -3.
+
+    So the covariances are 2 (2, 0, 1) = 4, 0, 2 and -3 (-1, -2) = 3, 6.
+    """
+    logprobs_BT = torch.tensor([[-1.0, -3.0, -2.0], [-4.0, -5.0, 50.0]])
+    ids_BT = torch.tensor([[5, 6, 7], [5, 8, 0]])
+    given = rollouts(sampled_logprobs_BT=logprobs_BT, token_ids_BT=ids_BT)
+    advantages_BT = torch.tensor([[3.0], [-2.0]])
+
+    def weights(**settings):
+        return CovarianceWeight(**settings).of_generation(given, advantages_BT)
+
+    # All three of the band: 4, 2 and 3.
+    everything = weights(share=1.0, low=1.0, high=5.0).tolist()
+    assert everything == [[0.0, 1.0, 0.0], [0.0, 1.0, 1.0]]
+    # Two fifths are two tokens, of the band's; a share of none is one.
+    for share, most in ((0.4, 2), (0.0002, 1)):
+        some_BT = weights(share=share, low=1.0, high=5.0)
+        assert (some_BT == 0).sum() == most
+        assert torch.equal(some_BT, weights(share=share, low=1.0, high=5.0))
+        assert ((some_BT == 1) | (torch.tensor(everything) == 0)).all()
+    assert (weights(share=1.0, low=6.0, high=9.0) == 1).all()
+    with pytest.raises(ValueError, match="low 5 is not below high 5; make it so"):
+        CovarianceWeight(low=5.0, high=5.0)
+
+
+def test_every_token_of_the_band_has_the_same_chance():
+    """Ten tokens of covariance 2.5 beside ten of it too: two are dropped of each generation."""
+    mask_BT = torch.ones(2, 10, dtype=torch.bool)
+    advantages_BT = torch.tensor([[1.0], [-1.0]])
+    logprobs_BT = torch.tensor([[-1.0], [-6.0]]).expand(2, 10)
+    counts_BT = torch.zeros(2, 10)
+    for number in range(600):
+        given = RolloutBatch(
+            rewards_B=torch.tensor([1.0, 0.0]),
+            group_B=torch.tensor([0, 0]),
+            mask_BT=mask_BT,
+            sampled_logprobs_BT=logprobs_BT,
+            token_ids_BT=torch.arange(20).view(2, 10) + number,
+        )
+        counts_BT += CovarianceWeight(share=0.1).of_generation(given, advantages_BT) == 0
+    assert counts_BT.sum() == 1200
+    # 60 of each, within five standard deviations of sqrt(600 x 0.1 x 0.9) = 7.3.
+    assert (counts_BT - 60).abs().max() < 37
+
+
+def test_tokens_of_the_highest_covariance_are_held_to_the_old_policy():
+    """Covariances are 4, 0, 2 and 3, 6 as above: of five tokens two fifths are those of 6 and 4."""
+    logprobs_BT = torch.tensor([[-1.0, -3.0, -2.0], [-4.0, -5.0, 50.0]])
+    part = KlCovarianceRegularizer(coefficient=0.5, share=0.4)
+    marks_BT = part.marks(rollouts(sampled_logprobs_BT=logprobs_BT), torch.tensor([[3.0], [-2.0]]))
+    assert marks_BT.tolist() == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    one = KlCovarianceRegularizer(coefficient=0.5, share=0.002)
+    few_BT = one.marks(rollouts(sampled_logprobs_BT=logprobs_BT), torch.tensor([[3.0], [-2.0]]))
+    assert few_BT.tolist() == [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+
+    log_ratio_BT = torch.tensor([[-0.3, 9.0, 9.0], [0.1, 0.2, 9.0]], requires_grad=True)
+    loss, measured = part.loss(
+        torch.zeros(2, 3),
+        log_ratio_BT=log_ratio_BT,
+        entropy_BT=None,
+        batch=policy_batch(mark_BT=marks_BT),
+        share=over_tokens(),
+    )
+    # |-0.3| + |0.2| over five tokens; each pulls its own token back with a slope of 1.
+    assert loss.item() == pytest.approx(0.5 * 0.5 / 5, abs=1e-5)
+    (slope_BT,) = torch.autograd.grad(loss, log_ratio_BT)
+    torch.testing.assert_close(slope_BT, torch.tensor([[-0.1, 0.0, 0.0], [0.0, 0.1, 0.0]]))
+    assert measured["covariance_marked"].item() == pytest.approx(0.4)
+    assert measured["covariance_moved"].item() == pytest.approx(0.1, abs=1e-5)
+
+
+def test_where_the_policy_has_not_moved_nothing_is_pulled_back():
+    log_ratio_BT = torch.full((2, 3), 1e-7, requires_grad=True)
+    loss, _ = KlCovarianceRegularizer(coefficient=1.0).loss(
+        torch.zeros(2, 3),
+        log_ratio_BT=log_ratio_BT,
+        entropy_BT=None,
+        batch=policy_batch(mark_BT=torch.ones(2, 3)),
+        share=over_tokens(),
+    )
+    assert loss.item() == 0.0
+    assert not torch.autograd.grad(loss, log_ratio_BT)[0].any()
+
+
+def test_tokens_that_the_reference_finds_unlikely_lose_their_loss():
+    reference_BT = torch.tensor([[log(0.5), log(0.02), log(0.019)], [log(0.3), -9.0, 0.0]])
+    zeros_BT = torch.zeros(2, 3)
+    weights_BT = LikelyByReferenceWeight(least=0.02).of_update(
+        zeros_BT, old_logprobs_BT=zeros_BT, batch=policy_batch(reference_logprobs_BT=reference_BT)
+    )
+    assert weights_BT.tolist() == [[True, True, False], [True, False, True]]
+
+
+@pytest.mark.parametrize("size", [2, 7])
+def test_what_is_likely_enough_lies_in_the_nucleus_and_of_two_tokens_is_it(size):
+    """A nucleus of 0.9, by its definition, beside all tokens of 0.1 or more."""
+    generator = torch.Generator().manual_seed(1)
+    probs_NV = (3 * torch.randn(200, size, generator=generator, dtype=torch.float64)).softmax(-1)
+    zeros_BT = torch.zeros(200, size)
+    mask_BT = torch.ones(200, size, dtype=torch.bool)
+    kept_NV = LikelyByReferenceWeight(least=0.1).of_update(
+        zeros_BT,
+        old_logprobs_BT=zeros_BT,
+        batch=policy_batch(mask_BT, reference_logprobs_BT=probs_NV.log()),
+    )
+    likelier_NVV = probs_NV[:, None, :] > probs_NV[:, :, None]
+    nucleus_NV = (likelier_NVV * probs_NV[:, None, :]).sum(-1) < 0.9
+    assert (nucleus_NV | ~kept_NV).all()
+    assert torch.equal(nucleus_NV, kept_NV) is (size == 2)

@@ -9,9 +9,11 @@ import torch
 from posttrain.data.schemas import Problem, problems_table, with_row_ids
 from posttrain.learning.curriculum.alike import clusters_of
 from posttrain.learning.curriculum.base import GroupResult, ProblemPool
+from posttrain.learning.curriculum.designed import Designed, DesignedStream, distances, score
 from posttrain.learning.curriculum.registry import PROBLEM_SAMPLERS
 from posttrain.learning.curriculum.start import start_sampler
 from posttrain.learning.maths.mixtures import best_mixture, fit_mixture
+from posttrain.learning.training.config import SwingConfig
 from posttrain.stage.errors import UserError
 
 LEVELS, PER_LEVEL = 4, 6
@@ -48,6 +50,8 @@ SAMPLERS = {
     "alp_gmm": {"window": 10, "most": 3},
     "band": {"least": 0.1},
     "bandit": {},
+    "cyclical": {"steps": 2},
+    "designed": {"steps": 3},
     "replayed_levels": {"regret": "reference"},
     "solve_rate": {},
     "transfer": {"steps": 2},
@@ -219,3 +223,84 @@ def test_a_band_takes_problems_of_its_solve_rates_alone():
         started("band", pool, least=0.6, most=0.9)
     with pytest.raises(ValueError, match=r"least 0\.6 is more than most 0\.5; exchange them"):
         PROBLEM_SAMPLERS.parts["band"](least=0.6, most=0.5)
+
+
+def test_the_easiest_share_grows_and_shrinks():
+    """Of four levels of six problems: 1/4, 1/2, all, 1/2, 1/4, 1/2, for two steps each."""
+    stream = started("cyclical", pool_of(), steps=2)
+    levels = [1, 2, 4, 2, 1, 2]
+    for step in range(12):
+        drawn = {p // PER_LEVEL for seed in range(20) for p in stream.draw(4, seed=seed, step=step)}
+        assert drawn == {*range(levels[step // 2])}
+        stream.observe([])
+        assert stream.metrics() == {"share": levels[step // 2] / 4}
+    # Draws know the step alone, and where a share runs out the next ones follow from the easiest.
+    again = started("cyclical", pool_of(), steps=2)
+    assert list(again.draw(4, seed=1, step=7)) == list(stream.draw(4, seed=1, step=7))
+    most = again.draw(10, seed=0, step=0)
+    assert [p // PER_LEVEL for p in most] == [0] * 6 + [1] * 4
+    assert len(again.draw(20, seed=0, step=0, without=most)) == 24 - 10
+
+
+@pytest.mark.parametrize(
+    "sizes", [(0.25, 1.0, 0.5), (0.3, 0.9, 0.5), (0.1, 1.0, 0.7), (0.4, 0.4, 0.5)]
+)
+def test_shares_are_those_of_the_passes_of_supervised_training(sizes):
+    settings = dict(zip(("least", "most", "factor"), sizes, strict=True))
+    part = PROBLEM_SAMPLERS.parts["cyclical"](steps=3, **settings)
+    swing = SwingConfig(**settings)
+    assert [part.share_at(3 * n + 2) for n in range(20)] == [swing.share_of(n) for n in range(20)]
+    with pytest.raises(ValueError, match=r"least 0\.5 is above most 0\.3; swap them"):
+        PROBLEM_SAMPLERS.parts["cyclical"](least=0.5, most=0.3)
+
+
+def test_sources_take_turns_within_the_easiest_share():
+    """Shares of sources ask for the whole order, of which the easiest stand first."""
+    part = PROBLEM_SAMPLERS.parts["cyclical"]()
+    pool = pool_of(sources=("sums", "sorting"))
+    stream = start_sampler(part, pool, count=4, sources={"sums": 1.0, "sorting": 1.0})
+    levels = pool.problems["difficulty"].to_list()
+    assert {levels[p] for step in range(10) for p in stream.draw(4, seed=0, step=step)} == {0}
+
+
+def test_solve_rates_may_say_what_is_easy():
+    """Of eight attempts the levels solved 1, 8, 0 and none was made of the last."""
+    pool = pool_of(solved=[1, 8, 0, 0])
+    last = pool.problems["difficulty"] == 3
+    rates = pool.solve_rates.filter(~last)
+    asked = ProblemPool(pool.problems, rates, policy="p")
+    stream = started("cyclical", asked, by="solve_rate", steps=1)
+    assert [place // PER_LEVEL for place in stream.order] == [1] * 6 + [0] * 6 + [2] * 6 + [3] * 6
+    for lacking in (ProblemPool(pool.problems), ProblemPool(pool.problems, rates.head(0))):
+        with pytest.raises(UserError, match="none of 24 problems has one; connect a probe's"):
+            started("cyclical", lacking, by="solve_rate")
+
+
+def test_an_order_goes_on_with_what_is_unlike_and_ends_with_what_is_like():
+    """Two directions at a right angle, and the one between them."""
+    place_AD = torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 3.0]], dtype=torch.float64)
+    near = 1 - math.sqrt(0.5)
+    far, close = 1 / (1 + near), near / (1 + near)
+    apart = distances(place_AD).tolist()
+    assert apart[0] == pytest.approx([0, far, close])
+    assert apart[2] == pytest.approx([0.5, 0.5, 0])
+    side = (1 / 9 + (far - 1 / 3) ** 2 + (close - 1 / 3) ** 2) / 3
+    vary = [side / (2 * side + 1 / 18), side / (2 * side + 1 / 18), 1 / 18 / (2 * side + 1 / 18)]
+    assert score((0, 1, 2), apart, vary) == pytest.approx(2 - vary[0] - close + far, abs=1e-9)
+    assert score((2, 0, 1), apart, vary) == pytest.approx(2 - vary[2], abs=1e-9)
+    # Of four the second is compared with the third alone, which is both next and mirrored.
+    four = [[0.0, 0.1, 0.2, 0.7], [0.1, 0, 0.4, 0.5], [0.2, 0.4, 0, 0.4], [0.7, 0.5, 0.4, 0]]
+    assert score((0, 1, 2, 3), four, [0.25] * 4) == pytest.approx(0.75 + 1 - 0.7 + 0.1 + 1)
+    names = ["a", "b", "c"]
+    best = DesignedStream(names, place_AD, config=Designed(steps=2))
+    worst = DesignedStream(names, place_AD, config=Designed(steps=2, rank="worst"))
+    assert best.order == (0, 1, 2)
+    assert worst.order == (0, 2, 1)
+    assert best.metrics()["score_spread"] == pytest.approx(2 * (far - close))
+    turns = [int(best.shares(step).argmax()) for step in range(8)]
+    assert turns == [0, 0, 1, 1, 2, 2, 2, 2]
+
+
+def test_more_categories_than_orders_can_be_scored_of_are_refused():
+    with pytest.raises(UserError, match="there are 9 categories, of which it orders 8 at most"):
+        started("designed", pool_of(levels=9), by="difficulty")

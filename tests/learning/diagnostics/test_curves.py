@@ -60,6 +60,16 @@ def test_gold_that_falls_while_the_proxy_rises_is_told(curve):
     assert wider.figures["ours"]["peak_at"] == pytest.approx(2.5)
 
 
+def test_a_step_in_which_no_answer_ended_has_no_length_and_counts_for_nothing(curve):
+    metrics = {"reward__proxy": [1, 2, 9], "reward__gold": [0.2, 0.4, 0.9], "kl": [0.0, 0.1, 9.0]}
+    cut = curve("cut", **metrics, length=[10, 10])
+    whole = curve(
+        "whole", **{name: values[:2] for name, values in metrics.items()}, length=[10, 10]
+    )
+    found = GoldCurve(window=0.1).diagnose(Seen(curves={"cut": cut, "whole": whole})).figures
+    assert found["cut"] == found["whole"]
+
+
 def test_a_run_without_a_divergence_says_what_is_missing(curve):
     path = curve("ours", reward__proxy=[1.0], reward__gold=[1.0], length=[1.0])
     with pytest.raises(UserError, match="the curve of ours has no rl/kl"):
@@ -85,6 +95,11 @@ def test_own_runs_are_held_against_the_published_ones(curve, tmp_path, monkeypat
     assert ours["published_high"] == pytest.approx(0.4 + 4.30265 * 0.2 / 3**0.5, abs=1e-4)
     assert (ours["within"], found.figures["far"]["within"]) == (1, 0)
     assert [line.name for line in found.lines] == ["theirs (published)", "ours", "far"]
+    # Over both steps theirs are 0.15, 0.3 and 0.45, and one's own 0.25.
+    over_two = PublishedCurves(path="theirs.csv", run="theirs", window=2).diagnose(
+        Seen(curves={"ours": curves["ours"]})
+    )
+    assert over_two.figures["ours"]["off"] == pytest.approx(-0.05)
     with pytest.raises(UserError, match="no run 'their' has rl/reward; did you mean 'theirs'"):
         PublishedCurves(path="theirs.csv", run="their").diagnose(Seen(curves=curves))
 

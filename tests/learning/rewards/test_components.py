@@ -201,6 +201,7 @@ LENGTHS = {
     "group_length": {},
     "best_length": {},
     "solved_length": {},
+    "told_length": {"costs": {"": 1.0}},
 }
 
 
@@ -245,6 +246,57 @@ def test_a_pattern_that_cannot_be_is_refused(settings, told):
 
 def test_a_short_answer_costs_more_than_a_long_one():
     assert score("shortness", group(lengths=[3, 6, 12]), scale=6.0) == [-2.0, -1.0, -0.5]
+
+
+def test_what_a_token_costs_stands_before_the_prompt():
+    """A limit of 20: an answer of 5 tokens is a quarter of it, one of 40 no more than all."""
+    costs = {"Briefly: ": 0.8, "": 0.4, "Not Briefly: ": 0.0}
+    answers = group(lengths=[5, 20, 40])
+    told = {
+        words: replace(answers, problem=replace(answers.problem, context=context))
+        for words, context in (
+            ("Briefly: ", '{"before":"Briefly: "}'),
+            ("Not Briefly: ", '{"system":"Not Briefly: "}'),
+            ("", ""),
+        )
+    }
+    paid = {
+        words: score("told_length", each, costs=costs, max_tokens=20)
+        for words, each in told.items()
+    }
+    assert paid["Briefly: "] == pytest.approx([-0.2, -0.8, -0.8])
+    assert paid[""] == pytest.approx([-0.1, -0.4, -0.4])
+    assert paid["Not Briefly: "] == [0.0, 0.0, 0.0]
+    assert score("told_length", answers, costs={"Briefly: ": 1.0}, limit=9) == [0.0, 0.0, 0.0]
+    with pytest.raises(UserError, match=r"the cost of 'x' must lie in \[0, 1\], got 2"):
+        RewardStack.parse(
+            {"components": {"a": {"kind": "told_length", "costs": {"x": 2}}}}, where="rl.reward"
+        )
+
+
+def test_order_pays_right_answers_where_it_helped():
+    """In order two of three that were judged are right; behind it a half, or three quarters."""
+
+    def of(solved, role="policy", name="p"):
+        return replace(group(solved=solved, name=name), role=role)
+
+    told = of((True, True, False, None))
+    half, most = (of(each, "shuffled") for each in ((True, False), (True, True, True, False)))
+    paid = COMPONENTS.parse({"kind": "order"}).score_all(
+        [told, half, told, most, told, of((False,), "shuffled", "q"), told], Inquiry(lambda _: [])
+    )
+    assert paid[0] == [0.4, 0.4, 0.0, 0.0]
+    assert paid[1] == [0.0, 0.0]
+    # Two of three that were judged are less than 0.9 of three quarters.
+    assert paid[2] == [0.0] * 4
+    # What follows is of another problem, or nothing does.
+    assert paid[4] == paid[6] == [0.0] * 4
+    equal = COMPONENTS.parse({"kind": "order", "ratio": 0.5}).score_all(
+        [told, most], Inquiry(lambda _: [])
+    )
+    assert equal[0] == [0.4, 0.4, 0.0, 0.0]
+    part = COMPONENTS.parse({"kind": "order"})
+    assert (part.bounds(solved=True), part.bounds(solved=False)) == ((0.0, 0.4), (0.0, 0.0))
 
 
 def novelties(monkeypatch, texts, agreed, vectors):

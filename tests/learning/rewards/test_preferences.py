@@ -8,6 +8,7 @@ from posttrain.data.schemas import Problem
 from posttrain.data.sources.answer_game import AnswerGameSource
 from posttrain.data.sources.base import SourceRequest
 from posttrain.learning.rewards.components.base import Answers, Inquiry
+from posttrain.learning.rewards.components.oracles.model import ModelOracle
 from posttrain.learning.rewards.components.oracles.verifier import VerifierOracle
 from posttrain.learning.rewards.components.verifier import VerifierCache, metadata_for
 from posttrain.learning.rewards.components.win_rate import WinRateComponent
@@ -66,6 +67,42 @@ def test_pairs_are_labeled_by_preference_by_majority_or_by_win_rates(label, want
     pairs = [("a", "b"), ("a", "c"), ("a", "a"), ("x", "y")]
     oracle = VerifierOracle(label=label)
     assert oracle.labels(GAME, pairs, ["a", "a", "b", "c"], {}) == pytest.approx(wanted)
+
+
+class Rewards:
+    """Stands for the models of a stage's ports: one whose reward is the length of what it reads."""
+
+    asked = 0
+
+    def reward_model(self, name):
+        assert name == "long"
+        return self
+
+    def score(self, prompts, texts):
+        assert [*prompts] == [SUM.prompt] * len(texts)
+        self.asked += len(texts)
+        return [float(len(text)) for text in texts]
+
+
+def test_a_reward_model_prefers_by_the_difference_of_its_rewards():
+    """Of lengths 1, 2 and 4: σ(-1), σ(1), σ(2) and σ(0); each text is scored once."""
+    models = Rewards()
+    oracle = ModelOracle(model="long").asking(models)
+    pairs = [("a", "bb"), ("bb", "a"), ("dddd", "bb"), ("a", "a")]
+    wanted = [1 / (1 + math.exp(-gap)) for gap in (-1, 1, 2, 0)]
+    assert oracle.prefers(SUM, pairs, {}) == pytest.approx(wanted)
+    assert models.asked == 3
+    assert oracle.ports() == ("reward_models.long",)
+    assert VerifierOracle().asking(models).ports() == ()
+    assert oracle == ModelOracle(model="long").asking(models)
+
+
+def test_an_answer_is_paid_what_a_reward_model_prefers():
+    component = WinRateComponent(oracle=ModelOracle(model="long"))
+    paid = component.score(group(SUM, "a", "bb", "bb"), Inquiry(VerifierCache(), models=Rewards()))
+    up, down = (1 / (1 + math.exp(-gap)) for gap in (1, -1))
+    assert paid == pytest.approx([down, (up + 0.5) / 2, (up + 0.5) / 2])
+    assert component.ports() == ("reward_models.long",)
 
 
 def test_what_could_not_be_scored_is_not_preferred():

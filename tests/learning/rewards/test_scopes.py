@@ -20,9 +20,9 @@ from posttrain.learning.rewards.components.token_log_ratio import TokenLogRatioC
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rewards.stack import StackAtWork
-from posttrain.learning.rl.batch import rollout_batch
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.rollout import Rollout
+from posttrain.learning.rl.rollout_batch import rollout_batch
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import plugged
 

@@ -13,9 +13,9 @@ from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rewards.stack import StackAtWork
 from posttrain.learning.rewards.truncated import judged
-from posttrain.learning.rl.batch import rollout_batch
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.rollout import Rollout
+from posttrain.learning.rl.rollout_batch import rollout_batch
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample, SamplingParams
 from posttrain.learning.rollouts.scoring import sample_and_score
 from posttrain.stage.errors import UserError

@@ -36,6 +36,7 @@ def test_dvc_gets_the_files_of_the_project_and_none_of_the_installation(demo):
     assert not any("site-packages" in file or file.startswith("..") for file in files)
 
 
+@pytest.mark.slow  # the tests of the new project run its pipeline
 def test_its_own_tests_and_style_hold(demo):
     tests = subprocess.run(
         [sys.executable, "-m", "pytest"], cwd=demo, capture_output=True, text=True, check=False

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from posttrain.pipeline.execution import prefect
+from posttrain.pipeline.execution.failures import ServerFailed
+from posttrain.pipeline.execution.prefect_server import await_answer
 from posttrain.views.tracking import blank
 
 
@@ -81,6 +83,17 @@ def test_what_is_broken_off_at_its_end_is_not_told():
     assert process.stderr.readline() == "before\n"
     process.terminate()
     assert (process.communicate(timeout=20)[1], process.returncode) == ("", signal.SIGTERM)
+
+
+def test_who_does_not_answer_in_time_is_no_bad_input():
+    silent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        with pytest.raises(ServerFailed, match="did not answer in time; run the same command"):
+            await_answer("http://127.0.0.1:9/health", silent, 0.0)
+    finally:
+        silent.communicate(b"\n")
+    with pytest.raises(ServerFailed, match="ended; run the same command"):
+        await_answer("http://127.0.0.1:9/health", silent, 60.0)
 
 
 def test_a_database_is_like_the_blank_one_where_both_were_migrated_alike(tmp_path, monkeypatch):

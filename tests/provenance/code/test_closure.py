@@ -1,5 +1,7 @@
 """What else belongs to a closure, and what does not."""
 
+from textwrap import dedent
+
 import pytest
 
 from posttrain.provenance.code import CodeReader
@@ -175,10 +177,18 @@ REGISTRY = """
     """
 
 
-def test_a_registry_of_parts_is_in_no_key_and_a_part_that_is_named_is(project):
+TYPE_OF_FIELDS = """
+    from typing import Annotated
+    from posttrain.stage.slots import InSlot
+    SlotConfig = Annotated[Mine, InSlot(SLOTS)]
+    """
+
+
+@pytest.mark.parametrize("more", ["", TYPE_OF_FIELDS])
+def test_a_registry_of_parts_is_in_no_key_and_a_part_that_is_named_is(project, more):
     digests = []
     for x, y in ((1, 1), (1, 2), (2, 1)):
-        project.write(REGISTRY, {"X": x, "Y": y})
+        project.write(dedent(REGISTRY).rstrip() + dedent(more) + "\n", {"X": x, "Y": y})
         digests.append(project.reader().closure("pkg.stage:run", "pkg.parts:Mine").digest)
     assert digests[0] == digests[1]
     assert digests[0] != digests[2]

@@ -213,7 +213,9 @@ def test_several_processes_that_open_an_older_ledger_migrate_it_once(tmp_path):
 def test_an_upgrade_that_has_to_wait_too_long_is_one_sentence(tmp_path, monkeypatch):
     path = tmp_path / "ledger.db"
     make_older(path)
+    # The upgrade has a connection of its own, in a module that is read anew each time.
     monkeypatch.setattr("posttrain.provenance.ledger.store.BUSY_SECONDS", 0.2)
+    monkeypatch.setattr("posttrain.stage.write_ahead.BUSY_SECONDS", 0.2)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     with pytest.raises(UserError, match="upgraded to today's schema: .*another process holds it"):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.learning.algorithms.batches import RolloutBatch, TokenCost
+from posttrain.learning.algorithms.batches import Bearing, RolloutBatch, TokenCost
 from posttrain.learning.algorithms.part import AlgorithmPart
 
 if TYPE_CHECKING:
@@ -86,6 +86,19 @@ class Advantage(AlgorithmPart):
 
         """
         raise NotImplementedError
+
+    def bearing(self, rollouts: RolloutBatch) -> Bearing | None:  # noqa: ARG002 - for a part
+        """Say which drawn tokens bear the policy's loss, and which the critic's.
+
+        Args:
+            rollouts: The whole generation.
+
+        Returns:
+            Two masks, also of rollouts that are not scored; None where all tokens of a rollout that
+            is learned from bear both.
+
+        """
+        return None
 
     @property
     def compares_rewards(self) -> bool:

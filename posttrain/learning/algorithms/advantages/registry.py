@@ -1,6 +1,7 @@
 """The advantages that ship with posttrain."""
 
 from posttrain.learning.algorithms.advantages.base import Advantage
+from posttrain.learning.algorithms.advantages.egae import EgaeAdvantage
 from posttrain.learning.algorithms.advantages.entropy_modulated import EntropyModulatedAdvantage
 from posttrain.learning.algorithms.advantages.gae import GaeAdvantage
 from posttrain.learning.algorithms.advantages.group import GroupAdvantage
@@ -18,6 +19,7 @@ ADVANTAGES = Slot(
         "turns": TurnAdvantage,
         "returns": ReturnAdvantage,
         "gae": GaeAdvantage,
+        "egae": EgaeAdvantage,
         "learned": LearnedAdvantage,
         "entropy_modulated": EntropyModulatedAdvantage,
         "outcome_credit": OutcomeCreditAdvantage,

@@ -76,6 +76,11 @@ class LossOnPairs(Part, Schedulable):
     METRICS: ClassVar[Mapping[str, str]] = {}
     """What it measures beside the figures of its pairs, with a description by name."""
 
+    @property
+    def token_discount(self) -> float:
+        """Weight of each token of a completion against the one before it; 1 sums them plainly."""
+        return 1.0
+
     def loss(self, ratios: LogRatios, *, beta: float) -> Terms:
         """Compute the loss of some pairs.
 

@@ -8,6 +8,7 @@ from posttrain.learning.algorithms.regularizers.entropy_band import EntropyBandR
 from posttrain.learning.algorithms.regularizers.imitation import ImitationRegularizer
 from posttrain.learning.algorithms.regularizers.kl import KlRegularizer
 from posttrain.learning.algorithms.regularizers.kl_by_outcome import KlByOutcomeRegularizer
+from posttrain.learning.algorithms.regularizers.kl_covariance import KlCovarianceRegularizer
 from posttrain.learning.algorithms.regularizers.kl_limit import KlLimitRegularizer
 from posttrain.learning.algorithms.regularizers.low_probability import LowProbabilityRegularizer
 from posttrain.learning.algorithms.regularizers.nucleus_entropy import NucleusEntropyRegularizer
@@ -29,6 +30,7 @@ REGULARIZERS = Slot(
         "nucleus_entropy": NucleusEntropyRegularizer,
         "low_probability": LowProbabilityRegularizer,
         "kl_by_outcome": KlByOutcomeRegularizer,
+        "kl_covariance": KlCovarianceRegularizer,
     },
     one_of=("token_cost", "advantage_bonus", "loss"),
 )

@@ -1,12 +1,14 @@
 """The surrogates that ship with posttrain."""
 
 from posttrain.learning.algorithms.surrogates.base import Surrogate
+from posttrain.learning.algorithms.surrogates.by_phase import ByPhaseSurrogate
 from posttrain.learning.algorithms.surrogates.cispo import CispoSurrogate
 from posttrain.learning.algorithms.surrogates.clip import ClipSurrogate
 from posttrain.learning.algorithms.surrogates.contrastive import ContrastiveSurrogate
 from posttrain.learning.algorithms.surrogates.discriminative import DiscriminativeSurrogate
 from posttrain.learning.algorithms.surrogates.gmpo import GmpoSurrogate
 from posttrain.learning.algorithms.surrogates.implicit_negative import ImplicitNegativeSurrogate
+from posttrain.learning.algorithms.surrogates.linear_bound import LinearBoundSurrogate
 from posttrain.learning.algorithms.surrogates.outcome_label import OutcomeLabelSurrogate
 from posttrain.learning.algorithms.surrogates.regression import RegressionSurrogate
 from posttrain.learning.algorithms.surrogates.reinforce import ReinforceSurrogate
@@ -31,6 +33,8 @@ SURROGATES = Slot(
         "contrastive": ContrastiveSurrogate,
         "discriminative": DiscriminativeSurrogate,
         "uniform_value": UniformValueSurrogate,
+        "linear_bound": LinearBoundSurrogate,
+        "by_phase": ByPhaseSurrogate,
     },
     one_of=("token_loss",),
 )

@@ -28,13 +28,7 @@ class CheckpointPlayer(Player):
 
     def sit(self, table: PlayBench) -> Seat:
         """Load it; see `Player.sit`."""
-        from posttrain.learning.models.load import load_policy
-        from posttrain.learning.models.tokenizer import check_same_tokenizer
-
-        policy = load_policy(table.checkpoint(self.name), device=table.device)
-        where = f"the policy and player {self.name}"
-        check_same_tokenizer(table.tokenizer, policy.tokenizer, where=where)
-        policy.model.eval().requires_grad_(requires_grad=False)
+        policy = frozen(table, self.name)
         return FrozenSeat(table, policy, engine_on(policy), self.temperature)
 
 
@@ -55,6 +49,30 @@ class FrozenSeat(Seat):
             params = replace(params, temperature=self.temperature)
         limits, context = self.table.limits, self.table.context
         return Role(self.engine, self.policy.tokenizer, params, context, limits)
+
+
+def frozen(table: PlayBench, name: str) -> "Policy":
+    """Load a checkpoint that nothing trains.
+
+    Args:
+        table: Where it is connected.
+        name: Its name among what is connected to the port `players`.
+
+    Returns:
+        The policy.
+
+    Raises:
+        UserError: Its tokenizer is another one than that of the policy that is trained.
+
+    """
+    from posttrain.learning.models.load import load_policy
+    from posttrain.learning.models.tokenizer import check_same_tokenizer
+
+    policy = load_policy(table.checkpoint(name), device=table.device)
+    where = f"the policy and player {name}"
+    check_same_tokenizer(table.tokenizer, policy.tokenizer, where=where)
+    policy.model.eval().requires_grad_(requires_grad=False)
+    return policy
 
 
 def engine_on(policy: "Policy") -> "RolloutEngine":

@@ -1,7 +1,7 @@
 """A critique in words, laid on the tokens that it quotes: each is paid or fined where it stands."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, compress
 from math import inf
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -68,12 +68,33 @@ class CritiquedSpansComponent(Component):
         solved: bool,
     ) -> list[float]:
         ends = token_ends(tokenizer, [*compress(ids, drawn)])
-        paid = [0.0] * len(ends)
-        for begin, end, good in spans(critique(text, solved=solved), text):
-            for place, (first, last) in enumerate(zip([0, *ends], ends, strict=False)):
-                if first < end and last > begin:
-                    paid[place] = self.weight if good else -self.weight
-        return paid
+        return laid_on_tokens(spans(critique(text, solved=solved), text), ends, self.weight)
+
+
+def laid_on_tokens(
+    spans: Iterable[tuple[int, int, bool]], ends: Sequence[int], weight: float
+) -> list[float]:
+    """Pay or fine every token that lies in a span, at least in part.
+
+    >>> laid_on_tokens([(0, 3, True), (2, 5, False)], [2, 4, 6], 1.0)
+    [1.0, -1.0, -1.0]
+
+    Args:
+        spans: Begin and end in the text, in characters, and whether it is good; where two overlap,
+            the last counts.
+        ends: Of each token in the text, in characters.
+        weight: What a token of a good span is paid, and one of a poor span fined.
+
+    Returns:
+        A number for each token; 0 outside of all spans.
+
+    """
+    paid = [0.0] * len(ends)
+    for begin, end, good in spans:
+        for place, (first, last) in enumerate(zip([0, *ends], ends, strict=False)):
+            if first < end and last > begin:
+                paid[place] = weight if good else -weight
+    return paid
 
 
 def critique(text: str, *, solved: bool) -> str:

@@ -1,5 +1,6 @@
 """The reward components that ship with posttrain, by kind."""
 
+from posttrain.learning.rewards.components.agreement import AgreementComponent
 from posttrain.learning.rewards.components.banded_novelty import BandedNoveltyComponent
 from posttrain.learning.rewards.components.base import Component
 from posttrain.learning.rewards.components.best_length import BestLengthComponent
@@ -11,10 +12,12 @@ from posttrain.learning.rewards.components.embedding import EmbeddingComponent
 from posttrain.learning.rewards.components.format import FormatComponent
 from posttrain.learning.rewards.components.group_length import GroupLengthComponent
 from posttrain.learning.rewards.components.information_gain import InformationGainComponent
+from posttrain.learning.rewards.components.judged_spans import JudgedSpansComponent
 from posttrain.learning.rewards.components.log_ratio import LogRatioComponent
 from posttrain.learning.rewards.components.majority import MajorityComponent
 from posttrain.learning.rewards.components.model import ModelComponent
 from posttrain.learning.rewards.components.moving_average import MovingAverageComponent
+from posttrain.learning.rewards.components.order import OrderComponent
 from posttrain.learning.rewards.components.overlong_length import OverlongLengthComponent
 from posttrain.learning.rewards.components.pairwise import PairwiseComponent
 from posttrain.learning.rewards.components.repeated_ngrams import RepeatedNgramsComponent
@@ -27,10 +30,12 @@ from posttrain.learning.rewards.components.subgoals import SubgoalsComponent
 from posttrain.learning.rewards.components.target_length import TargetLengthComponent
 from posttrain.learning.rewards.components.token_log_ratio import TokenLogRatioComponent
 from posttrain.learning.rewards.components.tokens import TokensComponent
+from posttrain.learning.rewards.components.told_length import ToldLengthComponent
 from posttrain.learning.rewards.components.trace_likeness import TraceLikenessComponent
 from posttrain.learning.rewards.components.turn_information_gain import (
     TurnInformationGainComponent,
 )
+from posttrain.learning.rewards.components.unaligned_spans import UnalignedSpansComponent
 from posttrain.learning.rewards.components.verifier import VerifierComponent
 from posttrain.learning.rewards.components.win_rate import WinRateComponent
 from posttrain.stage.slots import Slot
@@ -43,6 +48,7 @@ COMPONENTS = Slot(
         "format": FormatComponent,
         "brier": BrierComponent,
         "self_report": SelfReportComponent,
+        "agreement": AgreementComponent,
         "majority": MajorityComponent,
         "model": ModelComponent,
         "log_ratio": LogRatioComponent,
@@ -58,6 +64,8 @@ COMPONENTS = Slot(
         "repetition": RepetitionComponent,
         "repeated_ngrams": RepeatedNgramsComponent,
         "critiqued_spans": CritiquedSpansComponent,
+        "judged_spans": JudgedSpansComponent,
+        "unaligned_spans": UnalignedSpansComponent,
         "stored": StoredComponent,
         "subgoals": SubgoalsComponent,
         "trace_likeness": TraceLikenessComponent,
@@ -69,6 +77,8 @@ COMPONENTS = Slot(
         "group_length": GroupLengthComponent,
         "best_length": BestLengthComponent,
         "solved_length": SolvedLengthComponent,
+        "told_length": ToldLengthComponent,
+        "order": OrderComponent,
     },
     one_of=("score", "score_all", "score_tokens", "score_turns"),
 )

@@ -37,6 +37,10 @@ class WinRateComponent(Component):
             )
         return self
 
+    def ports(self) -> Sequence[str]:
+        """Return the ports of the oracle; see `Component.ports`."""
+        return self.oracle.ports()
+
     def score(self, group: Answers, known: Inquiry) -> Sequence[float | None]:
         """Set each answer against the other ones; see `Component.score`."""
         if self.against == "answers":
@@ -44,7 +48,8 @@ class WinRateComponent(Component):
         asked = known([(text, group.problem) for text in group.texts])
         scores = {text: each.value for text, each in zip(group.texts, asked, strict=True)}
         pairs = [(a, b) for a in dict.fromkeys(group.texts) for b in dict.fromkeys(group.texts)]
-        prefers = dict(zip(pairs, self.oracle.prefers(group.problem, pairs, scores), strict=True))
+        oracle = self.oracle.asking(known.models)
+        prefers = dict(zip(pairs, oracle.prefers(group.problem, pairs, scores), strict=True))
         rates: list[float | None] = []
         for place, text in enumerate(group.texts):
             others = [*group.texts[:place], *group.texts[place + 1 :]]

@@ -6,6 +6,7 @@ from posttrain.learning.rewards.verifiers.choice import ChoiceVerifier
 from posttrain.learning.rewards.verifiers.duel import DuelVerifier
 from posttrain.learning.rewards.verifiers.edit_distance import EditDistanceVerifier
 from posttrain.learning.rewards.verifiers.exact import ExactVerifier
+from posttrain.learning.rewards.verifiers.expression import ExpressionVerifier
 from posttrain.learning.rewards.verifiers.format import FormatVerifier
 from posttrain.learning.rewards.verifiers.instructions import InstructionsVerifier
 from posttrain.learning.rewards.verifiers.json_schema import SchemaVerifier
@@ -48,6 +49,7 @@ VERIFIERS = Slot(
         "python_tests": PythonTestsVerifier,
         "played": PlayedVerifier,
         "duel": DuelVerifier,
+        "expression": ExpressionVerifier,
         "sql": SqlVerifier,
         "sql_graded": SqlGradedVerifier,
         "verilog": VerilogVerifier,

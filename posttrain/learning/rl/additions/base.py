@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from posttrain.stage.slots import Part
 
@@ -23,6 +23,10 @@ class Added(NamedTuple):
     """Who wrote it, such as `trace`; never `policy`."""
     read: tuple[str, ...] = ()
     """Ids of rows that it was made from, beside the problem."""
+    token_ids: tuple[int, ...] = ()
+    """Its tokens as its author drew them; none where they are those that the text is encoded as."""
+    logprobs: tuple[float, ...] = ()
+    """Of each of these tokens, by its author, in nats; none where nobody knows them."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,14 @@ class AdditionAtWork:
 
 class Addition(Part):
     """What is learned from in a group that the policy has not drawn as an answer to its problem."""
+
+    KNOWS_AUTHORS: ClassVar[bool] = False
+    """True where each answer comes with its author's log-probabilities."""
+
+    @property
+    def asks_policy(self) -> bool:
+        """Whether what joins hangs on the policy; with `ahead`, the one that drew is gone then."""
+        return True
 
     def ports(self) -> Sequence[str]:
         """Return the ports of the stage that it reads."""

@@ -21,20 +21,14 @@ if TYPE_CHECKING:
 SOLUTIONS = "solutions"
 
 
-class Traces(Addition):
-    """Let traces of teachers, from a connected table, join the group of their problem.
-
-    Those that are right stand for rollouts that are wrong, or beside all of them. Of several traces
-    the choice is random, or falls on those that the policy understands best: which make it give the
-    reference answer the highest mean probability.
-    """
+class ChosenTraces(Addition):
+    """What of a table of answers joins which group; a kind says where the table is from."""
 
     SOURCE = (
         "RL-PLUS, arXiv 2508.00222; AMPO, arXiv 2510.02227; SII-Enigma/AMPO at b88d365,"
         " adaptive_mix_src/mix_dapo_trainer.py (injection_strategy, target_selection_strategy)"
     )
 
-    kind: Literal["traces"] = "traces"
     count: int = Field(default=1, ge=1)
     """Most traces that join a group."""
     when: Literal["always", "failed"] = "always"
@@ -43,6 +37,22 @@ class Traces(Addition):
     """Each stands for one wrong rollout, which is not learned from, and none joins without one."""
     choose: Literal["random", "understood"] = "random"
     """By chance, or by the probability of the reference answer behind the trace."""
+
+    @property
+    def asks_policy(self) -> bool:
+        """Only for what it understands; see `Addition.asks_policy`."""
+        return self.choose == "understood"
+
+
+class Traces(ChosenTraces):
+    """Let traces of teachers, from a connected table, join the group of their problem.
+
+    Those that are right stand for rollouts that are wrong, or beside all of them. Of several traces
+    the choice is random, or falls on those that the policy understands best: which make it give the
+    reference answer the highest mean probability.
+    """
+
+    kind: Literal["traces"] = "traces"
 
     def ports(self) -> Sequence[str]:
         """Return the port of the traces; see `Addition.ports`."""
@@ -57,22 +67,31 @@ class Traces(Addition):
 
         table = read_table(bench.inputs[SOLUTIONS], COMPLETIONS)
         table = table.filter(pl.col("verified").fill_null(value=True))
-        found: dict[str, list[_Trace]] = {}
+        found: dict[str, list[AuthoredTrace]] = {}
         for name, row, text in table.select("problem_id", "id", "text").iter_rows():
-            found.setdefault(name, []).append(_Trace(row, text))
+            found.setdefault(name, []).append(AuthoredTrace(row, text))
         return TracesAtWork(self, bench, found)
 
 
-class _Trace(NamedTuple):
+class AuthoredTrace(NamedTuple):
+    """An answer that may join a group."""
+
     id: str
     text: str
+    token_ids: tuple[int, ...] = ()
+    """Where its author's tokens are known."""
+    logprobs: tuple[float, ...] = ()
+    """Its author's, in nats, of these tokens."""
 
 
 class TracesAtWork(AdditionAtWork):
     """The traces by problem."""
 
     def __init__(
-        self, config: Traces, bench: AdditionBench, known: Mapping[str, Sequence[_Trace]]
+        self,
+        config: ChosenTraces,
+        bench: AdditionBench,
+        known: Mapping[str, Sequence[AuthoredTrace]],
     ) -> None:
         self._config, self._bench, self._known = config, bench, known
 
@@ -94,16 +113,19 @@ class TracesAtWork(AdditionAtWork):
         count = min(config.count, len(wrong)) if config.replace else config.count
         chosen = self._chosen(known, problem, count, group, at)
         replaced = wrong[: len(chosen)] if config.replace else []
-        return Joining([Added(each.text, "trace", (each.id,)) for each in chosen], replaced)
+        added = [
+            Added(each.text, "trace", (each.id,), each.token_ids, each.logprobs) for each in chosen
+        ]
+        return Joining(added, replaced)
 
     def _chosen(
         self,
-        known: Sequence[_Trace],
+        known: Sequence[AuthoredTrace],
         problem: "Problem",
         count: int,
         group: "Group",
         at: "SamplingRound",
-    ) -> list[_Trace]:
+    ) -> list[AuthoredTrace]:
         from posttrain.stage.seeds import shuffler
 
         order = list(known)

@@ -12,9 +12,11 @@ from posttrain.stage.schedule import Schedulable
 from posttrain.stage.slots import Part, name_of
 
 if TYPE_CHECKING:
+    from posttrain.learning.rewards.config import RewardStack
     from posttrain.learning.rl.config import RlConfig
     from posttrain.learning.rl.generation import Generation
     from posttrain.learning.rl.member import Member
+    from posttrain.learning.rl.rollout import Rollout
 
 MOST_POLICIES = 64
 """Policies of one stage: all of them are in memory."""
@@ -50,6 +52,8 @@ class Exchange(Part, Schedulable):
     """Fewest policies."""
     MOST: ClassVar[int] = MOST_POLICIES
     """Most policies."""
+    HEARD: ClassVar[bool] = True
+    """False where no policy answers a problem as it is, so that a problem sampler hears of none."""
     FIXED: ClassVar[frozenset[str]] = frozenset({"policies"})
 
     policies: int = Field(default=2, ge=1, le=MOST_POLICIES)
@@ -108,3 +112,17 @@ def exchanged(
         )
     check_declared(at.measured, exchange.METRICS, part=name_of(exchange))
     return made
+
+
+def can_be_judged(row: "Rollout", reward: "RewardStack") -> bool:
+    """Tell whether an exchange may pay a rollout that the reward itself was not asked about.
+
+    Args:
+        row: What a policy wrote.
+        reward: Of the step; says what becomes of what was cut off.
+
+    Returns:
+        False where it broke, or was cut off and the reward drops such.
+
+    """
+    return not row.broke and not (reward.truncated == "dropped" and row.truncated)

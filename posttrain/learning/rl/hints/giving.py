@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from posttrain.data.contexts import PromptContext
 from posttrain.data.plans import told_behind
 from posttrain.data.templates import encode_completions
+from posttrain.learning.rollouts.engines.beginnings import whole_text
 from posttrain.learning.rollouts.limits import leaves_room
 from posttrain.learning.rollouts.scoring import make_prompts
 from posttrain.stage.errors import UserError
@@ -97,10 +98,7 @@ class HintGiver:
             One text, with the space between the two where the tokens have one.
 
         """
-        if not hint.begun:
-            return text
-        begun, both = self._text(hint.begun), self._text((*hint.begun, *drawn))
-        return both if both.startswith(begun) and both.endswith(text) else begun + text
+        return whole_text(self.bench.tokenizer, hint.begun, drawn, text)
 
     def _encoded(self, text: str) -> tuple[int, ...]:
         if not text:

@@ -85,6 +85,14 @@ class Production:
         """
         return ()
 
+    @property
+    def held_back(self) -> Collection[str]:
+        """Ids of those of them of which the last round gave no group: all, unless it gives parts.
+
+        A part is a rollout that is `unfinished`.
+        """
+        return self.at_work_on
+
     def use(self, producer: "Producer") -> None:
         """Go by the numbers of a step from now on; one without schedules need not.
 
@@ -110,7 +118,7 @@ class Production:
         Returns:
             One group of rollouts per problem, in the order of the problems. They have earned
             nothing yet: that is the rollouter's to ask for. One that carries rollouts over gives
-            those groups that are done, first those of the problems that it was at work on.
+            those groups that are not held back, first those of the problems that it was at work on.
 
         """
         raise NotImplementedError
@@ -131,6 +139,9 @@ class Producer(Part):
     FOLLOWS: ClassVar[bool] = False
     """True where its numbers may be schedules: what it starts learns those of each step by
     `Production.use`, and it derives from `Schedulable` too."""
+
+    UNMASKED: ClassVar[bool] = False
+    """True where rollouts are rows with masks in them, of engines that unmask."""
 
     REPEATS: ClassVar[bool] = False
     """True where it can make several groups of one problem in a round, told apart by their

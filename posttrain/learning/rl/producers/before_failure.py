@@ -109,10 +109,12 @@ class BeforeFailureProduction(Production):
 
     def _whole(self, row: "Rollout", failure: KeptFailure | None) -> "Rollout":
         """A rollout whose text is what it went on from and what was drawn."""
+        from posttrain.learning.rollouts.engines.beginnings import whole_text
+
         if failure is None:
             return row._replace(facts=((HINT, 0.0),))
-        tokens = (*failure.begun, *row.token_ids[row.spans[-1].begin :])
-        text = str(self.bench.tokenizer.decode(tokens, skip_special_tokens=True))
+        drawn = row.token_ids[row.spans[-1].begin :]
+        text = whole_text(self.bench.tokenizer, failure.begun, drawn, row.text)
         return row._replace(text=text, facts=((HINT, len(failure.begun) / failure.of),))
 
     def _keep(self, problem: "Problem", group: "Group", begun: tuple[int, ...]) -> None:

@@ -163,16 +163,9 @@ class BranchedProduction(Production):
 
     def _branch(self, row: "Rollout", begin: int, group: int) -> "Rollout":
         """Say of a branch where it left, and judge it with what it goes on from."""
-        begun = row.spans[-1].begin - begin
-        text = self._joined(row.token_ids[begin:], begun, row.text)
-        return row._replace(group=group, text=text, facts=((BRANCHED, float(begun)),))
+        from posttrain.learning.rollouts.engines.beginnings import whole_text
 
-    def _joined(self, ids: Sequence[int], begun: int, text: str) -> str:
-        """Join a beginning and what was drawn behind it, with a space where the tokens have one."""
-        if not begun:
-            return text
-        kept, both = (
-            str(self.bench.tokenizer.decode(each, skip_special_tokens=True))
-            for each in (ids[:begun], ids)
-        )
-        return both if both.startswith(kept) and both.endswith(text) else kept + text
+        begun = row.spans[-1].begin - begin
+        ids = row.token_ids[begin:]
+        text = whole_text(self.bench.tokenizer, ids[:begun], ids[begun:], row.text)
+        return row._replace(group=group, text=text, facts=((BRANCHED, float(begun)),))

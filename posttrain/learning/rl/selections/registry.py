@@ -8,6 +8,7 @@ from posttrain.learning.rl.selections.greedy_failed import GreedyFailed
 from posttrain.learning.rl.selections.last_hint import LastHint
 from posttrain.learning.rl.selections.resample_on_correct import ResampleOnCorrect
 from posttrain.learning.rl.selections.solved_band import SolvedBand
+from posttrain.learning.rl.selections.told_in_order import ToldInOrder
 from posttrain.stage.slots import Slot
 
 SELECTIONS = Slot(
@@ -21,6 +22,7 @@ SELECTIONS = Slot(
         "solved_band": SolvedBand,
         "last_hint": LastHint,
         "brief_successes": BriefSuccesses,
+        "told_in_order": ToldInOrder,
     },
     one_of=("keep",),
 )

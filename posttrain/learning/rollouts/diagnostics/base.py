@@ -3,9 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import Part
+
+if TYPE_CHECKING:
+    from posttrain.data.schemas import Problem
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,7 @@ class Seen:
         rollouts: What RL learned from.
         curves: What training measured.
         problems: Problems; None where none are connected.
+        verifiers: What scores those that name no verifier; None where none are connected.
         reference: The policy that all others are compared with.
         seed: Where all chance comes from.
         device: Where models compute.
@@ -35,6 +40,7 @@ class Seen:
     rollouts: Mapping[str, Path] = field(default_factory=dict)
     curves: Mapping[str, Path] = field(default_factory=dict)
     problems: Path | None = None
+    verifiers: Path | None = None
     reference: str = ""
     seed: int = 0
     device: str = "cpu"
@@ -58,6 +64,23 @@ class Seen:
                 f" {', '.join(named)}"
             )
         return named[self.reference]
+
+    def scored_problems(self) -> "list[Problem]":
+        """Read the problems, each with the verifier that scores its answers.
+
+        Returns:
+            The problems, in their order.
+
+        Raises:
+            UserError: None are connected, or what scores them is not.
+
+        """
+        from posttrain.data.source_verifiers import read_scored_problems
+        from posttrain.learning.rollouts.scoring import problems_of
+
+        if self.problems is None:
+            raise UserError("diagnose.inputs.problems: no problems are connected; connect some")
+        return problems_of(read_scored_problems(self.problems, self.verifiers))
 
 
 @dataclass(frozen=True)
@@ -121,3 +144,23 @@ class Diagnostic(Part):
 
         """
         raise NotImplementedError
+
+
+def values_by_step(path: Path, metric: str) -> dict[int, float]:
+    """Read a metric of a curve.
+
+    Args:
+        path: The CURVE.
+        metric: Full name.
+
+    Returns:
+        Its value by step, in their order; empty where it was not measured.
+
+    """
+    import polars as pl
+
+    from posttrain.data.schemas import CURVE
+    from posttrain.data.tables import read_table
+
+    rows = read_table(path, CURVE).filter(pl.col("metric") == metric).sort("step")
+    return dict(rows.select("step", "value").iter_rows())

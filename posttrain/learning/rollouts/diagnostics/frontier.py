@@ -3,7 +3,13 @@
 import math
 from typing import TYPE_CHECKING, Literal
 
-from posttrain.learning.rollouts.diagnostics.base import Diagnosis, Diagnostic, DrawnLine, Seen
+from posttrain.learning.rollouts.diagnostics.base import (
+    Diagnosis,
+    Diagnostic,
+    DrawnLine,
+    Seen,
+    values_by_step,
+)
 from posttrain.learning.rollouts.diagnostics.samples import reference_samples, samples_by_policy
 from posttrain.stage.errors import UserError
 
@@ -61,22 +67,16 @@ class Frontier(Diagnostic):
 
     def _last(self, path: "Path", name: str) -> float:
         """Nats per answer, as a mean over the last tenth of the steps."""
-        import polars as pl
-
-        from posttrain.data.schemas import CURVE
-        from posttrain.data.tables import read_table
-
-        curve = read_table(path, CURVE).sort("step")
         per_token, lengths = (
-            curve.filter(pl.col("metric") == metric)["value"].to_list()
-            for metric in (self.divergence, "rl/length")
+            values_by_step(path, metric) for metric in (self.divergence, "rl/length")
         )
         if not per_token:
             raise UserError(
                 f"diagnose: the curve of {name} has no {self.divergence}; give the algorithm a"
                 " regularizer kl"
             )
-        nats = [kl * length for kl, length in zip(per_token, lengths, strict=True)]
+        # A step in which no answer came to its end has no length.
+        nats = [kl * lengths[step] for step, kl in per_token.items() if step in lengths]
         tenth = math.ceil(len(nats) / 10)
         return max(0.0, float(sum(nats[-tenth:])) / tenth)
 

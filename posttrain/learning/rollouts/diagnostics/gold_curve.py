@@ -64,18 +64,22 @@ class GoldCurve(Diagnostic):
 
         curve = read_table(path, CURVE).sort("step")
         wanted = (self.proxy, self.gold, self.divergence, "rl/length")
-        found = {m: curve.filter(pl.col("metric") == m)["value"].to_list() for m in wanted}
+        found = {
+            m: dict(curve.filter(pl.col("metric") == m)["step", "value"].rows()) for m in wanted
+        }
         if not found[self.proxy] and not found[self.gold]:
             return None
         missing = next((metric for metric in wanted if not found[metric]), None)
         if missing is not None:
             hint = nearest(missing, curve["metric"].unique().to_list())
             raise UserError(f"diagnose: the curve of {name} has no {missing}{hint}")
-        per_token, lengths = found[self.divergence], found["rl/length"]
+        # A step in which no answer came to its end has no length.
+        steps = sorted(set.intersection(*(set(each) for each in found.values())))
+        proxy, gold, per_token, lengths = ([found[m][step] for step in steps] for m in wanted)
         roots = [
             math.sqrt(max(0.0, kl * length)) for kl, length in zip(per_token, lengths, strict=True)
         ]
-        return found[self.proxy], found[self.gold], roots
+        return proxy, gold, roots
 
     def _read(
         self, name: str, proxy: list[float], gold: list[float], root: list[float]

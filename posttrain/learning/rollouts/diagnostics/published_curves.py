@@ -4,10 +4,19 @@ import csv
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Literal, NamedTuple
 
-from posttrain.learning.rollouts.diagnostics.base import Diagnosis, Diagnostic, DrawnLine, Seen
-from posttrain.stage.declared import read_path
+from pydantic import Field
+
+from posttrain.learning.rollouts.diagnostics.base import (
+    Diagnosis,
+    Diagnostic,
+    DrawnLine,
+    Seen,
+    values_by_step,
+)
+from posttrain.stage.declared import read_path, shipped_path
 from posttrain.stage.errors import UserError, nearest
 
 _COLUMNS = ("run", "seed", "step", "metric", "value")
@@ -28,25 +37,29 @@ class PublishedCurves(Diagnostic):
     """Draws the curves of a file beside those of one's own runs, each a mean over its seeds.
 
     The file is a table (CSV) with the columns run, seed, step, metric and value, one row a point,
-    as a tracker exports it. `published` is the mean over the seeds of the published run at the last
-    step that both have, `published_low` and `published_high` the ends of Student's 95% interval,
-    `own` one's own value there, `off` own less published, `within` 1 where the own value lies where
-    a further seed of the published run would (a 95% prediction interval), else 0.
+    as a tracker exports it; further columns, such as the commit that ran it, are not looked at.
+    `published` is the mean over the seeds of the published run over the last `window` steps that
+    both have, `published_low` and `published_high` the ends of Student's 95% interval, `own` one's
+    own value there, `off` own less published, `within` 1 where the own value lies where a further
+    seed of the published run would (a 95% prediction interval), else 0.
     """
 
     SOURCE = (
-        "Huang et al., 'Open RL Benchmark', arXiv:2402.03046, section 2: published runs are fetched"
-        " and drawn with an interval over their seeds"
+        "Huang et al., 'Open RL Benchmark', arXiv:2402.03046: published runs are fetched and drawn"
+        " with an interval over their seeds; openrlbenchmark/openrlbenchmark at d67da55,"
+        " openrlbenchmark/rlops.py (compare: metric_last_n_average_window)"
     )
     NEEDS = frozenset({"curves"})
 
     kind: Literal["published_curves"] = "published_curves"
     path: str
-    """The file, from the recipe's folder on."""
+    """The file, from the recipe's folder on; `PACKAGE:PATH` is one that a package ships."""
     run: str
     """The published run that one's own are held against; all others of the file are drawn."""
     metric: str = "rl/reward"
     """Which metric; in the file and in one's own curves it has the same name."""
+    window: int = Field(default=1, ge=1)
+    """Steps at the end that a run is averaged over before runs are compared."""
 
     def read_files(self) -> tuple[str, ...]:
         """Read the file where it lies."""
@@ -54,7 +67,7 @@ class PublishedCurves(Diagnostic):
 
     def diagnose(self, seen: Seen) -> Diagnosis:
         """Hold every own run against the published one; see `Diagnostic.diagnose`."""
-        published = self._published(read_path(self.path))
+        published = self._published(read_path(shipped_path(self.path)))
         if self.run not in published:
             hint = nearest(self.run, published) or f"; there are {', '.join(published)}"
             raise UserError(f"{self.path}: no run '{self.run}' has {self.metric}{hint}")
@@ -65,7 +78,7 @@ class PublishedCurves(Diagnostic):
         ]
         figures = {}
         for name, path in seen.curves.items():
-            own = self._own(path)
+            own = values_by_step(path, self.metric)
             if not own:
                 continue
             steps = sorted(own)
@@ -76,27 +89,18 @@ class PublishedCurves(Diagnostic):
         return Diagnosis(figures, lines, ("step", self.metric))
 
     def _held(self, runs: Mapping[str, Points], own: Points) -> dict[str, float]:
-        """Compare at the last step that all have."""
+        """Compare over the last steps that all have."""
         shared = set(own).intersection(*map(set, runs.values()))
         if not shared:
             raise UserError(f"{self.path}: '{self.run}' and the own curve have no step in common")
-        at = max(shared)
-        values = [points[at] for points in runs.values()]
+        last = sorted(shared)[-self.window :]
+        ours, *values = (fmean(points[at] for at in last) for points in (own, *runs.values()))
         mean, half, spread = _student(values)
-        found = {"published": mean, "own": own[at], "off": own[at] - mean, "at": float(at)}
+        found = {"published": mean, "own": ours, "off": ours - mean, "at": float(last[-1])}
         if half is not None and spread is not None:
             found |= {"published_low": mean - half, "published_high": mean + half}
-            found["within"] = float(abs(own[at] - mean) <= spread)
+            found["within"] = float(abs(ours - mean) <= spread)
         return found
-
-    def _own(self, path: Path) -> Points:
-        import polars as pl
-
-        from posttrain.data.schemas import CURVE
-        from posttrain.data.tables import read_table
-
-        rows = read_table(path, CURVE).filter(pl.col("metric") == self.metric)
-        return dict(rows.select("step", "value").iter_rows())
 
     def _published(self, path: Path) -> dict[str, dict[str, dict[int, float]]]:
         """Points by run and seed."""

@@ -9,9 +9,11 @@ from posttrain.learning.rollouts.diagnostics.exploitability import Exploitabilit
 from posttrain.learning.rollouts.diagnostics.frontier import Frontier
 from posttrain.learning.rollouts.diagnostics.gold_curve import GoldCurve
 from posttrain.learning.rollouts.diagnostics.one_vs_many import OneVsMany
+from posttrain.learning.rollouts.diagnostics.posterior import Posterior
 from posttrain.learning.rollouts.diagnostics.published_curves import PublishedCurves
 from posttrain.learning.rollouts.diagnostics.representation_rank import RepresentationRank
 from posttrain.learning.rollouts.diagnostics.tampering import Tampering
+from posttrain.learning.rollouts.diagnostics.tracked_curves import TrackedCurves
 from posttrain.learning.rollouts.diagnostics.weight_delta import WeightDelta
 from posttrain.stage.slots import Slot
 
@@ -30,7 +32,9 @@ DIAGNOSTICS = Slot(
         "one_vs_many": OneVsMany,
         "gold_curve": GoldCurve,
         "frontier": Frontier,
+        "posterior": Posterior,
         "published_curves": PublishedCurves,
+        "tracked_curves": TrackedCurves,
     },
     one_of=("diagnose",),
 )

@@ -6,12 +6,18 @@ made it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+AllowedAt = Callable[["Tensor", "Tensor", float], Callable[[int, int], "Tensor"]]
+"""Which tokens may stand where: see `TokenMask.at`."""
 
 
 class FinishReason(StrEnum):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from posttrain.learning.rollouts.engines.base import (
     Sample,
     SamplingParams,
 )
+from posttrain.learning.rollouts.engines.beginnings import AnswerStart, drawn_behind, step_ended
 from posttrain.learning.rollouts.engines.stop import end_tokens, text_before, without_end
 
 if TYPE_CHECKING:
@@ -72,54 +74,53 @@ class ChosenSteps:
     ) -> list[tuple[str, int]]:
         """Take one more step of each row; which of them go on."""
         still = []
-        lengths = {key: len(rows[key].token_ids) for key in going}
-        # Rows of one length are drawn together, as a limit is one of a whole call.
-        for length in sorted({*lengths.values()}):
-            part = [key for key in going if lengths[key] == length]
-            prompts = [
-                Prompt(f"{name}/{index}/{length}", (*asked[name], *rows[name, index].token_ids))
-                for name, index in part
-            ]
-            drawn = self.engine.sample(
-                prompts,
-                replace(
-                    params,
-                    num_samples=self.candidates,
-                    stop=("\n", *params.stop),
-                    max_tokens=params.max_tokens - length,
-                ),
+        behind = [
+            AnswerStart(
+                f"{name}/{index}/{len(rows[name, index].token_ids)}",
+                asked[name],
+                rows[name, index].token_ids,
             )
-            values = self._values(prompts, drawn)
-            for place, key in enumerate(part):
-                own = range(place * self.candidates, (place + 1) * self.candidates)
-                best = drawn[max(own, key=lambda at: values[at])]
-                row = rows[key]
-                rows[key] = row = replace(
-                    best,
-                    prompt_id=row.prompt_id,
-                    index=row.index,
-                    token_ids=(*row.token_ids, *best.token_ids),
-                    logprobs=(*row.logprobs, *best.logprobs),
-                )
-                broken = "\n" in str(self.actor.tokenizer.decode(best.token_ids))
-                room = min(params.max_tokens, self.context_length - len(asked[key[0]]))
-                if broken and len(row.token_ids) < room:
-                    still.append(key)
-                elif broken:
-                    rows[key] = replace(row, finish_reason=FinishReason.LENGTH)
+            for name, index in going
+        ]
+        several = replace(params, num_samples=self.candidates, stop=("\n", *params.stop))
+        proposed = drawn_behind(self.engine, behind, several)
+        values = self._values(behind, proposed)
+        for key, each, drawn, worth in zip(going, behind, proposed, values, strict=True):
+            best, goes_on = step_ended(
+                drawn[max(range(len(drawn)), key=lambda at: worth[at])],
+                each,
+                self.actor.tokenizer,
+                max_tokens=params.max_tokens,
+                context_length=self.context_length,
+            )
+            row = rows[key]
+            rows[key] = replace(
+                best,
+                prompt_id=row.prompt_id,
+                index=row.index,
+                token_ids=(*row.token_ids, *best.token_ids),
+                logprobs=(*row.logprobs, *best.logprobs),
+            )
+            if goes_on:
+                still.append(key)
         return still
 
-    def _values(self, prompts: Sequence[Prompt], drawn: Sequence[Sample]) -> list[float]:
-        """What the valuer makes of each step, in nats a token."""
-        texts = {prompt.id: prompt.token_ids for prompt in prompts}
-        ids = [[*texts[each.prompt_id], *each.token_ids] for each in drawn]
-        wanted = [
-            [False] * len(texts[each.prompt_id]) + [True] * len(each.token_ids) for each in drawn
+    def _values(
+        self, behind: Sequence[AnswerStart], proposed: Sequence[Sequence[Sample]]
+    ) -> list[list[float]]:
+        """What the valuer makes of the steps behind each beginning, in nats a token."""
+        steps = [
+            ((*each.prompt, *each.tokens), step.token_ids)
+            for each, group in zip(behind, proposed, strict=True)
+            for step in group
         ]
+        ids = [[*before, *step] for before, step in steps]
+        wanted = [[False] * len(before) + [True] * len(step) for before, step in steps]
         both = [drawn_logprobs(policy, ids, wanted) for policy in (self.valuer, self.actor)]
-        return [
+        values = iter(
             fmean(ours) - fmean(theirs) if ours else 0.0 for ours, theirs in zip(*both, strict=True)
-        ]
+        )
+        return [list(islice(values, len(group))) for group in proposed]
 
     def _whole(self, row: Sample, params: SamplingParams) -> Sample:
         ends = end_tokens(self.actor.model, self.actor.tokenizer)

@@ -2,13 +2,14 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from posttrain.stage.slots import Part
+from posttrain.stage.errors import UserError
+from posttrain.stage.slots import Part, name_of
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from posttrain.learning.models.load import Policy
-    from posttrain.learning.rollouts.engines.base import RolloutEngine
+    from posttrain.learning.rollouts.engines.base import AllowedAt, RolloutEngine
 
 
 class Engine(Part):
@@ -16,6 +17,8 @@ class Engine(Part):
 
     SHARES_PROCESS: ClassVar[bool] = False
     """Whether several processes of one stage may have one each, beside the weights that train."""
+    UNMASKS: ClassVar[bool] = False
+    """Whether it fills whole answers of masks, for policies that were taught to."""
 
     def open(self, policy: "Policy", *, batch_size: int) -> "AbstractContextManager[RolloutEngine]":
         """Start the engine on a policy, for as long as the context lasts.
@@ -29,3 +32,21 @@ class Engine(Part):
 
         """
         raise NotImplementedError
+
+    def open_under(
+        self, policy: "Policy", allowed_at: "AllowedAt"
+    ) -> "AbstractContextManager[RolloutEngine]":
+        """Start what draws from the policy renormalized over the tokens that a mask allows.
+
+        Args:
+            policy: As for `open`.
+            allowed_at: Which tokens may stand where.
+
+        Raises:
+            UserError: The engine cannot ask at every token.
+
+        """
+        raise UserError(
+            f"rl: draw.mask is asked at every token, which {name_of(self)} cannot; set engine to"
+            " torch"
+        )

@@ -1,17 +1,14 @@
 """Prompts shared out among actors on a Ray cluster, each with an engine on the policy."""
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
-
-import numpy as np
-import numpy.typing as npt
-import torch
 
 from posttrain.backends.cluster.connection import connected
 from posttrain.backends.cluster.worker_pool import WorkerPool
 from posttrain.learning.models.load import Policy
+from posttrain.learning.models.weight_bytes import Weights, read_weights, write_weights
 from posttrain.learning.rollouts.engines.base import Prompt, Sample, SamplingParams, check_prompts
 from posttrain.learning.rollouts.engines.batches import cut, in_order
 from posttrain.learning.rollouts.engines.engine import Engine
@@ -20,10 +17,6 @@ from posttrain.stage.resources import RayResources
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-
-Weights = Mapping[str, npt.NDArray[np.uint8]]
-"""The bytes of every tensor by name, as a store can hold them without a copy."""
 
 
 class RolloutWorker:
@@ -55,40 +48,6 @@ class RolloutWorker:
     def close(self) -> None:
         """Close the engine."""
         self._open.close()
-
-
-@torch.no_grad()
-def read_weights(model: "PreTrainedModel") -> Weights:
-    """Every tensor of the model's state once, also where two names share it."""
-    weights: dict[str, npt.NDArray[np.uint8]] = {}
-    seen: set[tuple[int, int]] = set()
-    for name, tensor in model.state_dict().items():
-        place = (tensor.data_ptr(), tensor.numel())
-        if tensor.numel() and place not in seen:
-            seen.add(place)
-            weights[name] = tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return weights
-
-
-@torch.no_grad()
-def write_weights(model: "PreTrainedModel", weights: Weights) -> None:
-    """Put weights of the same model in their places.
-
-    Args:
-        model: Changed in place.
-        weights: Bytes by name in the model's state.
-
-    Raises:
-        ValueError: One has another number of bytes than the model's own.
-
-    """
-    state = model.state_dict()
-    for name, stored in weights.items():
-        own = state[name]
-        if stored.nbytes != own.numel() * own.element_size():
-            raise ValueError(f"{name} has {stored.nbytes} bytes, but not as many here")
-        # A copy, as what lies in the store must not be written to.
-        own.copy_(torch.from_numpy(stored.copy()).view(own.dtype).reshape(own.shape))
 
 
 class RayRolloutEngine:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from posttrain.data.schemas import Problem
     from posttrain.learning.rollouts.engines.base import Prompt, Sample, SamplingParams
+    from posttrain.learning.rollouts.engines.beginnings import AnswerStart
     from posttrain.learning.rollouts.scoring import ScoredSample
 
 
@@ -140,24 +141,28 @@ def _widen(
     children: int,
 ) -> None:
     """Draw the next steps of leaves behind which something can follow."""
-    from posttrain.learning.rollouts.engines.base import FinishReason
+    from posttrain.learning.rollouts.engines.beginnings import drawn_behind, step_ended
 
     places = [place for place, leaf in enumerate(leaves) if leaf.ended is None]
-    asked = [(trees[place], leaves[place], "step") for place in places]
-    steps = _drawn(asked, replace(params, num_samples=children, stop=("\n",)), bench, iteration)
-    for (tree, leaf, _), group in zip(asked, steps, strict=True):
-        known: set[tuple[int, ...]] = set()
-        for step in group:
-            if step.token_ids in known:
+    asked = [_beginning(trees[place], leaves[place], iteration, "step") for place in places]
+    several = replace(params, num_samples=children, stop=("\n",))
+    for place, behind, group in zip(
+        places, asked, drawn_behind(bench.engine, asked, several), strict=True
+    ):
+        leaf, known = leaves[place], set[tuple[int, ...]]()
+        for drawn in group:
+            if drawn.token_ids in known:
                 continue
-            known.add(step.token_ids)
+            known.add(drawn.token_ids)
+            step, goes_on = step_ended(
+                drawn,
+                behind,
+                bench.policy.tokenizer,
+                max_tokens=params.max_tokens,
+                context_length=bench.engine.context_length,
+            )
             tokens = (*leaf.tokens, *step.token_ids)
             logprobs = (*leaf.logprobs, *step.logprobs)
-            broken = "\n" in str(bench.policy.tokenizer.decode(step.token_ids))
-            room = min(params.max_tokens, bench.engine.context_length - len(tree.prompt.token_ids))
-            if broken and len(tokens) >= room:
-                step = replace(step, finish_reason=FinishReason.LENGTH)
-            goes_on = broken and len(tokens) < room
             leaf.children.append(_Node(leaf, tokens, logprobs, None if goes_on else step))
 
 
@@ -170,11 +175,12 @@ def _finished(
     iteration: int,
 ) -> "list[Sample]":
     """Write the answers that begin so to their ends, as whole answers."""
+    from posttrain.learning.rollouts.engines.beginnings import drawn_behind
     from posttrain.learning.rollouts.engines.stop import end_tokens, without_end
 
     places = [place for place, leaf in enumerate(leaves) if leaf.ended is None]
-    asked = [(trees[place], leaves[place], "rest") for place in places]
-    rests = _drawn(asked, replace(params, num_samples=1), bench, iteration)
+    asked = [_beginning(trees[place], leaves[place], iteration, "rest") for place in places]
+    rests = drawn_behind(bench.engine, asked, replace(params, num_samples=1))
     last = {place: group[0] for place, group in zip(places, rests, strict=True)}
     ends = end_tokens(bench.policy.model, bench.policy.tokenizer)
     found = []
@@ -197,26 +203,7 @@ def _finished(
     return found
 
 
-def _drawn(
-    asked: "Sequence[tuple[_Tree, _Node, str]]",
-    params: "SamplingParams",
-    bench: SearchBench,
-    iteration: int,
-) -> "list[list[Sample]]":
-    """Draw behind beginnings, each up to what is left of the most tokens of an answer."""
-    from posttrain.learning.rollouts.engines.base import Prompt
+def _beginning(tree: _Tree, leaf: _Node, iteration: int, what: str) -> "AnswerStart":
+    from posttrain.learning.rollouts.engines.beginnings import AnswerStart
 
-    found: dict[str, list[Sample]] = {}
-    named = [(f"{tree.prompt.id}/{iteration}/{what}", tree, leaf) for tree, leaf, what in asked]
-    # Beginnings of one length are drawn together, as a limit is one of a whole call.
-    for length in sorted({len(leaf.tokens) for _, _, leaf in named}):
-        part = [each for each in named if len(each[2].tokens) == length]
-        prompts = [
-            Prompt(name, (*tree.prompt.token_ids, *leaf.tokens)) for name, tree, leaf in part
-        ]
-        samples = bench.engine.sample(
-            prompts, replace(params, max_tokens=params.max_tokens - length)
-        )
-        for sample in samples:
-            found.setdefault(sample.prompt_id, []).append(sample)
-    return [found[name] for name, _, _ in named]
+    return AnswerStart(f"{tree.prompt.id}/{iteration}/{what}", tree.prompt.token_ids, leaf.tokens)

@@ -85,3 +85,24 @@ class Variant(Part):
 
         """
         raise NotImplementedError
+
+
+def compared(drawn: DrawnSamples, plain: DrawnSamples) -> Mapping[str, "Tensor"]:
+    """Grade samples against the plain ones, for a variant that asks or decodes otherwise.
+
+    Args:
+        drawn: Samples of the problems by the variant.
+        plain: Samples of the plain problems by the evaluation's own engine.
+
+    Returns:
+        `pass_at_1`, how often samples are right; `change`, that less how often the plain ones are;
+        `length`, their mean number of tokens; each float64 ``[P]``.
+
+    """
+    assert drawn.lengths_PN is not None
+    right_P = drawn.correct_PN.mean(-1)
+    return {
+        "pass_at_1": right_P,
+        "change": right_P - plain.correct_PN.mean(-1),
+        "length": drawn.lengths_PN.mean(-1),
+    }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from posttrain.learning.rollouts.strategies.base import DrawnSamples
-from posttrain.learning.rollouts.variants.base import DecodingBench, Variant
+from posttrain.learning.rollouts.variants.base import DecodingBench, Variant, compared
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,10 +50,4 @@ class Beam(Variant):
         problems: Sequence["Problem"],  # noqa: ARG002 - see `Variant.measured`
     ) -> Mapping[str, "Tensor"]:
         """Compare with drawn answers; see `Variant.measured`."""
-        assert drawn.lengths_PN is not None
-        right_P = drawn.correct_PN.mean(-1)
-        return {
-            "pass_at_1": right_P,
-            "change": right_P - plain.correct_PN.mean(-1),
-            "length": drawn.lengths_PN.mean(-1),
-        }
+        return compared(drawn, plain)

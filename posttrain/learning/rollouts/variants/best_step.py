@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from posttrain.learning.rollouts.strategies.base import DrawnSamples
-from posttrain.learning.rollouts.variants.base import DecodingBench, Variant
+from posttrain.learning.rollouts.variants.base import DecodingBench, Variant, compared
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,7 +21,7 @@ class BestStep(Variant):
     At each step, a line, the first policy proposes several, and that one is taken which the graded
     policy's implicit reward values highest: the mean over its tokens of log p - log p_first. So
     what was trained is no policy but a value of steps. `pass_at_1` is how often such answers are
-    right, `guided` that less how often the graded policy's own answers are, `length` their tokens.
+    right, `change` that less how often the graded policy's own answers are, `length` their tokens.
     """
 
     SOURCE = (
@@ -50,10 +50,4 @@ class BestStep(Variant):
         problems: Sequence["Problem"],  # noqa: ARG002 - see `Variant.measured`
     ) -> Mapping[str, "Tensor"]:
         """Compare with the policy's own answers; see `Variant.measured`."""
-        assert drawn.lengths_PN is not None
-        right_P = drawn.correct_PN.mean(-1)
-        return {
-            "pass_at_1": right_P,
-            "guided": right_P - plain.correct_PN.mean(-1),
-            "length": drawn.lengths_PN.mean(-1),
-        }
+        return compared(drawn, plain)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from pydantic import model_validator
 
 from posttrain.learning.rollouts.strategies.base import DrawnSamples
-from posttrain.learning.rollouts.variants.base import Variant
+from posttrain.learning.rollouts.variants.base import Variant, compared
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
@@ -68,13 +68,7 @@ class Intervention(Variant):
         problems: Sequence["Problem"],  # noqa: ARG002 - see `Variant.measured`
     ) -> Mapping[str, "Tensor"]:
         """Compare with the plain problems; see `Variant.measured`."""
-        assert drawn.lengths_PN is not None
-        right_P = drawn.correct_PN.mean(-1)
-        return {
-            "pass_at_1": right_P,
-            "change": right_P - plain.correct_PN.mean(-1),
-            "length": drawn.lengths_PN.mean(-1),
-        }
+        return compared(drawn, plain)
 
     def _filled(self, field: str, problem: "Problem") -> str:
         text: str = getattr(self, field)

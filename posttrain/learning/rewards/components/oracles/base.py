@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from posttrain.stage.slots import Part
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
+    from posttrain.learning.rewards.port_models import PortModels
 
 PairLabel = Literal["preference", "majority", "win_rates"]
 
@@ -22,6 +23,14 @@ class PairOracle(Part):
     """What pairs are labeled by: `preference`, the probability itself; `majority`, the likelier
     side as if it were sure; `win_rates`, σ(r(chosen) - r(rejected)), r being how often an answer
     is preferred to one that the policy draws itself (DNO)."""
+
+    def ports(self) -> Sequence[str]:
+        """Return the ports whose models it asks, such as `reward_models.helpful`."""
+        return ()
+
+    def asking(self, models: "PortModels") -> Self:  # noqa: ARG002 - for those that ask one
+        """Return the oracle that asks these models; one without ports is that itself."""
+        return self
 
     def prefers(
         self,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from posttrain.learning.models.load import Policy
-    from posttrain.learning.rollouts.engines.base import RolloutEngine
+    from posttrain.learning.rollouts.engines.base import AllowedAt, RolloutEngine
 
 
 class TorchEngine(Engine):
@@ -39,6 +39,15 @@ class TorchEngine(Engine):
         yield TorchRolloutEngine(
             policy.model, policy.tokenizer, batch_size=batch_size, compiled=self.compile
         )
+
+    @contextmanager
+    def open_under(self, policy: "Policy", allowed_at: "AllowedAt") -> "Iterator[RolloutEngine]":
+        """Draw token by token from what the mask leaves; see `Engine.open_under`."""
+        from posttrain.learning.rollouts.engines.masked import MaskedRolloutEngine
+
+        if self.attention:
+            set_attention(policy.model, self.attention)
+        yield MaskedRolloutEngine(policy, allowed_at)
 
 
 def _require_compiler() -> None:

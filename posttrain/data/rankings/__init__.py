@@ -1,0 +1,1 @@
+"""Which problems an earlier run of RL says are worth training on."""

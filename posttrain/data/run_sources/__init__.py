@@ -1,0 +1,1 @@
+"""Where tracked runs come from, such as the server of a tracker."""

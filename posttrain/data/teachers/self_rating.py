@@ -1,0 +1,47 @@
+"""Programs that rate themselves, under each solution, in lines that mean nothing yet."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from posttrain.data.teachers.base import Solution, Teacher, TeacherRequest
+from posttrain.data.teachers.programs import ProgramTeacher
+from posttrain.stage.seeds import stable_seed
+
+if TYPE_CHECKING:
+    from posttrain.data.schemas import Problem
+
+
+class SelfRatingTeacher(Teacher):
+    """Solves as `programs` does, and ends with a line such as `Score: 0.3` for each rating.
+
+    Every number is drawn by chance and for itself, whether the solution is right or wrong and
+    whatever the other lines say. A careless reward may pay for one line or another, by
+    `self_report`; what it pays for one then says nothing of the others, so that a line that is
+    never paid shows what gaming the others leads on to.
+    """
+
+    kind: Literal["self_rating"] = "self_rating"
+    error_rate: float = Field(default=0.2, ge=0.0, le=1.0)
+    """Probability that a step is wrong; the steps after it build on the error."""
+    ratings: tuple[str, ...] = Field(default=("Confidence", "Done", "Score"), min_length=1)
+    """What the lines begin with, in their order."""
+    values: tuple[float, ...] = Field(default=(0.1, 0.3, 0.5, 0.7, 0.9), min_length=1)
+    """What a line may say, each as often as the others."""
+
+    def solves(self, generator: str) -> bool:
+        """Look for a program; see `Teacher.solves`."""
+        return self._programs().solves(generator)
+
+    def solve(self, problems: "Sequence[Problem]", request: TeacherRequest) -> Iterator[Solution]:
+        """Write solutions with ratings under them; see `Teacher.solve`."""
+        drawn = random.Random(stable_seed(request.seed, "ratings"))
+        for solution in self._programs().solve(problems, request):
+            lines = [f"{name}: {drawn.choice(self.values):g}" for name in self.ratings]
+            yield replace(solution, text="\n".join((solution.text, *lines)))
+
+    def _programs(self) -> ProgramTeacher:
+        return ProgramTeacher(error_rate=self.error_rate)

@@ -1,0 +1,1 @@
+"""Ways to make one model of several: each is a part that combines their weights."""

@@ -1,0 +1,1 @@
+"""Which tokens may be drawn at all: one mask for what samples and what is trained."""

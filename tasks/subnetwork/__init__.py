@@ -1,0 +1,37 @@
+"""Subnetwork: a policy of which training moves some weights alone; the others stay."""
+
+from posttrain.stage.errors import UserError
+from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task
+from tasks.subnetwork.config import SubnetworkConfig
+
+
+def _refuse(stage: Stage, dag: Dag) -> None:  # noqa: ARG001 - see `Task.refuse`
+    """Refuse a subnetwork that nothing describes, and half of a comparison."""
+    assert isinstance(stage.config, SubnetworkConfig)
+    ports = {"before", "after"} & set(stage.inputs)
+    if len(ports) == 1:
+        raise UserError(
+            f"{stage.name}.inputs: what moved is seen from before and after, and only"
+            f" {ports.pop()} is connected; connect the other one too"
+        )
+    if not ports and not stage.config.names:
+        raise UserError(
+            f"{stage.name}: nothing says which weights may move; give names, or connect before and"
+            f" after under {stage.name}.inputs"
+        )
+
+
+TASK = Task(
+    package="tasks.subnetwork",
+    config=SubnetworkConfig,
+    inputs={
+        "policy": Port(ArtifactKind.CHECKPOINT, "the model to be trained"),
+        "before": Port(ArtifactKind.CHECKPOINT, "what another run started from", optional=True),
+        "after": Port(ArtifactKind.CHECKPOINT, "what that run made of it", optional=True),
+    },
+    outputs={
+        "policy": Port(ArtifactKind.CHECKPOINT, "the same model, with the weights that may move"),
+        "report": Port(ArtifactKind.REPORT, "how many weights of each tensor may move"),
+    },
+    refuse=_refuse,
+)
