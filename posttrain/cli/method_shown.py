@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from posttrain.cli.options import plain_table
+from posttrain.cli.remarks import remarks_on_values
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.identity import (
     Identified,
@@ -31,7 +31,7 @@ from posttrain.pipeline.recipe import load_recipe
 from posttrain.pipeline.recipe_method import sections_of_method
 from posttrain.pipeline.recipe_schema import stages_of_flow
 from posttrain.pipeline.workspace import Workspace
-from posttrain.stage.config import StageConfig, configs_in
+from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.hashing import canonical_json, sha256_of
 
@@ -229,7 +229,7 @@ def print_method(
     console.print()
     _print_switches(console, shown, verbose=verbose)
     for section, config in shown.sections.items():
-        for line in chain.from_iterable(each.remarks() for each in configs_in(config)):
+        for line in remarks_on_values(config):
             console.print(f"note: {section}: {line}", markup=False, soft_wrap=True)
     for heading, text in _story(said, verdicts, checks, broken) if said else ():
         console.print(f"\n[bold]{heading}[/]")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from posttrain.cli.remarks import remarks_on_values
 from posttrain.learning.models.record import answer_lengths_in, limit_for
 from posttrain.learning.rollouts.limits import limit_told
 from posttrain.learning.training.lengths import row_limit_told
@@ -16,7 +17,7 @@ from posttrain.pipeline.execution.session import Session
 from posttrain.pipeline.plan import Decision
 from posttrain.pipeline.programs import absent_packages, absent_programs, programs_of
 from posttrain.pipeline.verifiers import VERIFIES
-from posttrain.stage.config import StageConfig, configs_in
+from posttrain.stage.config import StageConfig
 from posttrain.stage.hashing import canonical_json
 from posttrain.stage.spec import Dag
 
@@ -106,7 +107,7 @@ def remarks_on(dag: Dag) -> list[str]:
     """
     said: dict[str, dict[str, None]] = {}
     for name, stage in dag.stages.items():
-        for line in chain.from_iterable(each.remarks() for each in configs_in(stage.config)):
+        for line in remarks_on_values(stage.config):
             said.setdefault(line, {})[name] = None
     return [f"{', '.join(names)}: {line}" for line, names in said.items()]
 

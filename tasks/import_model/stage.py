@@ -16,6 +16,7 @@ from posttrain.learning.models.imports import (
 )
 from posttrain.learning.models.load import Policy, load_policy, save_policy
 from posttrain.learning.models.logprobs import hidden_states
+from posttrain.learning.models.subnetwork import carry_subnetwork
 from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -39,6 +40,7 @@ def run(
     _check_head(policy, source)
     settle_generation_config(policy.model, source)
     save_policy(policy.model, policy.tokenizer, outputs["policy"])
+    carry_subnetwork(source, policy.model, outputs["policy"])
     write_facts(config, policy.model, outputs["report"])
     return {
         "import_model/num_parameters": float(policy.model.num_parameters()),

@@ -830,6 +830,14 @@ def test_what_wins_against_a_mixture_is_drawn_from_it(
             "pairs.builder margin goes by what samples win on average, .* leave oracle.label out",
         ),
         (
+            {
+                "rounds": 1,
+                "oracle": {"kind": "verifier", "label": "win_rates"},
+                "pairs": {"builder": "best_worst"},
+            },
+            "pairs.builder best_worst goes by .* leave oracle.label out",
+        ),
+        (
             {"rounds": 1, "oracle": "verifier", "opponent": "teacher"},
             "opponent teacher with an oracle ranks .* set pairs.builder to margin or best_worst",
         ),

@@ -89,6 +89,9 @@ def test_the_oracle_asks_it_and_both_orders_add_up_to_1(both):
     models = PortModels({"reward_models.liked": outputs["reward_model"]})
     oracle = PairModelOracle(model="liked").asking(models)
     assert oracle.ports() == ("reward_models.liked",)
+    assert models.pair_model("liked") is models.pair_model("liked")
+    with pytest.raises(UserError, match="for the port reward_models.like; did you mean"):
+        PairModelOracle(model="like").asking(models).prefers(ASKED, [*BEATS], {})
     turned = [(worse, better) for better, worse in BEATS]
     found = oracle.prefers(ASKED, [*BEATS, *turned, ("rock", "rock")], {})
     assert min(found[:3]) > 0.9

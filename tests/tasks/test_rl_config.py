@@ -4,6 +4,7 @@ from typing import Literal
 
 import pytest
 
+from posttrain.cli.remarks import remarks_on_values
 from posttrain.learning.algorithms.regularizers.base import Regularizer
 from posttrain.learning.curriculum.uniform import Uniform
 from posttrain.learning.rl.producers.plain import Plain
@@ -184,7 +185,9 @@ def test_a_ratio_that_never_leaves_1_is_said(values, kind):
 
 
 def test_an_algorithm_without_the_rest_of_its_method_is_said():
-    (note,) = (each for each in RlStageConfig(algorithm="dapo").remarks() if "dapo" in each)
+    (note,) = (
+        each for each in remarks_on_values(RlStageConfig(algorithm="dapo")) if "dapo" in each
+    )
     assert note == (
         "the algorithm is that of dapo, but the method of this name has draw.train_on signal,"
         " draw.max_rounds 10, group_size 16, updates.minibatches 16; say method: dapo at the top of"
@@ -196,7 +199,7 @@ def test_an_algorithm_without_the_rest_of_its_method_is_said():
         "group_size": 16,
         "updates": {"minibatches": 16},
     }
-    assert RlStageConfig(**whole).remarks() == ()
+    assert [*remarks_on_values(RlStageConfig(**whole))] == []
 
 
 WHOLE = """name: {name}
@@ -216,7 +219,7 @@ sets:
 
 def test_a_method_that_is_there_or_named_is_not_said_to_be_lacking(tmp_path):
     def notes(config):
-        return [each for each in config.remarks() if "mine" in each]
+        return [each for each in remarks_on_values(config) if "mine" in each]
 
     (tmp_path / "methods" / "pg").mkdir(parents=True)
     (tmp_path / "methods" / "pg" / "mine.yaml").write_text(WHOLE.format(name="mine"))

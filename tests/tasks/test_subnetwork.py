@@ -8,9 +8,14 @@ from safetensors.torch import load_file
 
 from posttrain.learning.models.load import load_policy, save_policy
 from posttrain.learning.models.subnetwork import FILE, Subnetwork, moved_weights
+from posttrain.learning.rl.ahead import portable
+from posttrain.learning.rl.passes import ModelPasses
+from posttrain.learning.training.prepare import prepare_for_training
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.spec import ArtifactKind, Dag, Reference, Stage
+from tasks.import_model.config import ImportModelConfig
+from tasks.import_model.stage import run as import_model
 from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run as rl
 from tasks.sft.config import SftConfig
@@ -136,6 +141,31 @@ def test_reinforcement_moves_the_subnetwork_alone(guesser, coins_path, tmp_path)
     before, after = weights(guesser), weights(outputs["policy"])
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved == {name for name in before if ".mlp." in name}
+
+
+def test_drawing_ahead_takes_the_policy_without_what_holds_it(guesser, tmp_path):
+    made, _ = subnetwork(tmp_path / "made", guesser, names=("*.mlp.*",))
+    config = RlStageConfig()
+    trainable = prepare_for_training(load_policy(made).model, config.learner, seed=0)
+    assert trainable.subnetwork is not None
+    passes = ModelPasses(trainable, None, None, config, 0, "cpu")
+    assert portable(passes).trainable.subnetwork is None
+
+
+def test_an_imported_model_keeps_its_subnetwork(base, tmp_path):
+    def bring(folder):
+        outputs = {"policy": tmp_path / "in", "report": tmp_path / "in.json"}
+        context = StageContext.quiet(tmp_path / "scratch")
+        import_model(ImportModelConfig(path="x"), {"files.model": folder}, outputs, context)
+        return outputs["policy"]
+
+    made, _ = subnetwork(tmp_path / "made", base, names=("*.mlp.*",))
+    masks, kept = load_file(made / FILE), load_file(bring(made) / FILE)
+    assert masks.keys() == kept.keys()
+    assert all(torch.equal(mask, kept[name]) for name, mask in masks.items())
+    (made / FILE).write_bytes((made / FILE).read_bytes()[:40])
+    with pytest.raises(UserError, match=r"made/policy/subnetwork.mask: no masks can be read: "):
+        bring(made)
 
 
 def test_gradients_outside_are_none_and_do_not_count_in_the_norm():

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from posttrain.data.hub import check_network
+from posttrain.learning.models import subnetwork
 from posttrain.learning.models.source import ModelSource
 from posttrain.stage.errors import UserError, first_line
 
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 # Weights as safetensors, configuration and tokenizer.
 _OBJECTS = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")
-_WANTED = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "tokenizer.model"]
+_WANTED = [
+    *("*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "tokenizer.model"),
+    subnetwork.FILE,
+]
 
 
 def fetch_model(name: str, *, revision: str, cache: Path) -> Path:

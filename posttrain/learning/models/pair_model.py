@@ -10,7 +10,6 @@ read and set against each other is a choice here, so that the two probabilities 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import polars as pl
@@ -118,9 +117,8 @@ def save_pair_model(model: PairModel, path: Path) -> None:
     described.write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
 
 
-@lru_cache(maxsize=2)
 def load_pair_model(path: Path, *, device: str = "cpu") -> PairModel:
-    """Load what `save_pair_model` wrote, once for those who ask again.
+    """Load what `save_pair_model` wrote.
 
     Args:
         path: The folder.

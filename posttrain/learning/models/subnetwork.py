@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, first_line
 
 FILE = "subnetwork.mask"
 """In the model's folder, in the format of safetensors; not called so, as it holds no weights."""
@@ -38,14 +38,7 @@ class Subnetwork:
             UserError: A mask is of no tensor of the model.
 
         """
-        parameters = dict(model.named_parameters())
-        for name, mask in masks.items():
-            if name not in parameters or parameters[name].shape != mask.shape:
-                raise UserError(
-                    f"the subnetwork has a mask of '{name}', of which the model has no tensor of"
-                    f" the shape {list(mask.shape)}; train the model that it was made for, and"
-                    " without learner.lora"
-                )
+        parameters = _parameters(model, masks)
         self._held = [
             (parameters[name], mask.to(parameters[name].device), parameters[name].detach().clone())
             for name, mask in masks.items()
@@ -58,6 +51,19 @@ class Subnetwork:
         """Put back what is outside of the masks."""
         for parameter, mask, start in self._held:
             parameter.copy_(torch.where(mask, parameter, start))
+
+
+def _parameters(model: nn.Module, masks: Mapping[str, Tensor]) -> dict[str, nn.Parameter]:
+    """Look up a model's tensors; refuse masks that are of none of them."""
+    parameters = dict(model.named_parameters())
+    for name, mask in masks.items():
+        if name not in parameters or parameters[name].shape != mask.shape:
+            raise UserError(
+                f"the subnetwork has a mask of '{name}', of which the model has no tensor of"
+                f" the shape {list(mask.shape)}; train the model that it was made for, and"
+                " without learner.lora"
+            )
+    return parameters
 
 
 def _masked_by(mask: Tensor):  # type: ignore[no-untyped-def]  # noqa: ANN202 - torch's own type
@@ -136,6 +142,35 @@ def subnetwork_of(model: nn.Module) -> Subnetwork | None:
         raise UserError(
             "a subnetwork is trained by one process alone; set resources.processes to 1"
         )
+    return Subnetwork(model, _read(Path(folder) / FILE))
+
+
+def carry_subnetwork(source: Path, model: nn.Module, folder: Path) -> None:
+    """Write the subnetwork that lies in one folder of a model into another one; else nothing.
+
+    Args:
+        source: Where the model was loaded from.
+        model: Whose tensors the masks are of.
+        folder: Where it was saved.
+
+    Raises:
+        UserError: The masks cannot be read, or are of another model.
+
+    """
+    if (source / FILE).is_file():
+        masks = _read(source / FILE)
+        _parameters(model, masks)
+        write_subnetwork(masks, folder)
+
+
+def _read(file: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    return Subnetwork(model, load_file(Path(folder) / FILE))
+    try:
+        masks: dict[str, Tensor] = load_file(file)
+    except SafetensorError as error:
+        raise UserError(
+            f"{file}: no masks can be read: {first_line(error)}; make the subnetwork again"
+        ) from None
+    return masks

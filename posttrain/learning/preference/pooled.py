@@ -80,7 +80,8 @@ def _ranked(
     groups = []
     for group in pl.concat([own, others]).partition_by("problem_id", maintain_order=True):
         texts = group["text"].to_list()
-        judged = group.drop_nulls("score")
+        # Of a text that both wrote, the policy's own was judged in this round, and comes last here.
+        judged = group.drop_nulls("score").reverse()
         scores = dict(zip(judged["text"], judged["score"], strict=True))
         rates = oracle.win_rates(problems[group["problem_id"][0]], texts, texts, scores)
         found = group.with_columns(score=pl.Series(rates, dtype=pl.Float64)).drop_nulls("score")

@@ -11,6 +11,7 @@ from torch import Tensor
 from posttrain.data.batching import length_buckets
 from posttrain.learning.models.load import Policy, load_policy
 from posttrain.learning.models.logprobs import hidden_states, token_logprobs
+from posttrain.learning.models.pair_model import PairModel, load_pair_model
 from posttrain.learning.models.reward_head import RewardModel, load_reward_model
 from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.stage.errors import UserError, nearest
@@ -40,6 +41,12 @@ class PortModels:
         """Return a model that scores texts, by its name among `reward_models`."""
         return self._once(
             f"{REWARD_MODELS}.{name}", lambda path: load_reward_model(path, device=self.device)
+        )
+
+    def pair_model(self, name: str) -> PairModel:
+        """Return a model that compares two texts, by its name among `reward_models`."""
+        return self._once(
+            f"{REWARD_MODELS}.{name}", lambda path: load_pair_model(path, device=self.device)
         )
 
     def reference(self, name: str) -> Policy:

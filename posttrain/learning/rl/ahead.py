@@ -211,7 +211,7 @@ def drawing_ahead(
     producer = passes.config.producer
     arguments = (
         engine,
-        _portable(passes),
+        portable(passes),
         bench.tokenizer,
         producer,
         bench.players,
@@ -229,9 +229,17 @@ def drawing_ahead(
         yield Ahead(pool, passes.trainable.model)
 
 
-def _portable(passes: ModelPasses) -> ModelPasses:
-    """The policy alone, as it can go to another process."""
-    trainable = replace(passes.trainable, average=None, adapter=None)
+def portable(passes: ModelPasses) -> ModelPasses:
+    """Reduce passes to the policy alone, as it can go to another process.
+
+    Args:
+        passes: Of the learner.
+
+    Returns:
+        Passes that draw and do not learn.
+
+    """
+    trainable = replace(passes.trainable, average=None, adapter=None, subnetwork=None)
     if passes.device != "cpu":
         trainable = replace(trainable, model=copy.deepcopy(trainable.model).cpu())
     return replace(passes, trainable=trainable, reference=None, critic=None)

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from posttrain.learning.algorithms.check import note_on_ratio
 from posttrain.learning.algorithms.config import Algorithm
-from posttrain.learning.algorithms.presets import AlgorithmConfig, notes_on_methods
+from posttrain.learning.algorithms.presets import AlgorithmConfig
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rl.config_checks import (
     check_ahead,
@@ -144,10 +144,8 @@ class RlConfig(Schedulable):
         )
 
     def remarks(self) -> tuple[str, ...]:
-        """Say where a ratio stays 1, or a method is not whole; see `StageConfig.remarks`."""
-        # No stage asks for these: it would hang on the files of all methods.
-        methods = notes_on_methods(self.algorithm, self.model_dump(mode="json"))
-        return tuple(filter(None, (self.note_on_ratio, *methods)))
+        """Say where a ratio stays 1; see `StageConfig.remarks`."""
+        return (self.note_on_ratio,) if self.note_on_ratio else ()
 
     def metrics(self) -> dict[str, str]:
         """Describe what the steps of this config measure.

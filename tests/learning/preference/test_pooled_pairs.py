@@ -9,6 +9,7 @@ from posttrain.learning.models.load import Policy
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.preference.pooled import pooled_pairs
+from posttrain.learning.rewards.components.oracles.verifier import VerifierOracle
 from posttrain.learning.rewards.components.verifier import metadata_for
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rewards.verifiers.duel import DuelVerifier
@@ -100,6 +101,18 @@ def test_a_teachers_answers_join_the_pool_and_its_ranks(policy):
     assert sides(pairs) == [("a", "b"), ("a", "c"), ("b", "c")]
     # The policy is not asked as the teacher was.
     assert set(pairs["context"]) == {""}
+
+
+def test_a_text_that_both_wrote_counts_as_the_policys_own_was_judged(policy, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        VerifierOracle,
+        "win_rates",
+        lambda _, __, texts, ___, scores: asked.append(dict(scores)) or [0.5] * len(texts),
+    )
+    theirs = taught("a", "b").with_columns(score=pl.Series([0.25, 0.75]))
+    built(policy, answered("a"), theirs, builder="best_worst")
+    assert asked == [{"a": 1.0, "b": 0.75}]
 
 
 def test_what_was_drawn_keeps_its_tokens_and_a_teachers_text_is_spelled(policy):

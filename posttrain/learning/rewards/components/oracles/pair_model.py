@@ -33,11 +33,8 @@ class PairModelOracle(AskingOracle):
         import torch
 
         from posttrain.data.contexts import in_context
-        from posttrain.learning.models.pair_model import load_pair_model
 
-        [port] = self.ports()
-        models = self.asked()
-        model = load_pair_model(models.paths[port], device=models.device)
+        model = self.asked().pair_model(self.model)
         asked = list(dict.fromkeys((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]))
         firsts, seconds = ([pair[side] for pair in asked] for side in (0, 1))
         prompts = in_context([problem.prompt] * len(asked), [problem.context] * len(asked))
