@@ -63,7 +63,6 @@ KEPT_APART = {
     "posttrain.operations.maintenance.checks.artifacts": "the workspace is not the cache",
     "posttrain.operations.schedule.policy": "a pure function of times",
     "posttrain.pipeline.claim_metrics": "what a curve has is no part of writing a recipe",
-    "posttrain.pipeline.method_files": "what a file says is no check that was run and is kept",
     "posttrain.pipeline.execution.local": "one of two ways to run a DAG; prefect is the other",
     "posttrain.pipeline.execution.preload_torch": "the fork server imports it by name",
     "posttrain.pipeline.execution.preload": "the fork server imports it by name",

@@ -1,14 +1,13 @@
 """`posttrain method`: the catalog of published methods, and what a name stands for."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
-from rich.markup import escape
 
 from posttrain.cli.options import DocumentedGroup, plain_table
 from posttrain.provenance.ledger.location import project_root
@@ -16,7 +15,6 @@ from posttrain.stage.errors import UserError, UserErrors, nearest
 
 if TYPE_CHECKING:
     from posttrain.methods.find import FoundMethod
-    from posttrain.methods.systems import ListedSystem
 
 _output_option = click.option(
     "-o",
@@ -62,31 +60,18 @@ def list_(family: str | None, state: str | None, tsv: bool) -> None:
     Of a hundred claims that are decided at 95%, two or three are decided wrongly. A file that is
     wrong is named at the end, which is with 2 then.
     """
-    from posttrain.methods.find import readable_methods
-    from posttrain.methods.systems import COLUMNS, listed_systems
-    from posttrain.pipeline.method_checks import passed_checks
-    from posttrain.pipeline.method_files import look_up_methods
-    from posttrain.pipeline.verdicts import standing_verdicts
+    from posttrain.cli.method_list import Listed
 
     _refuse_family(family)
     with _of_project() as root:
-        readable, faults = readable_methods()
-        methods, wrong = look_up_methods([*readable.values()], root)
-        verdicts, passed = standing_verdicts(methods, root), passed_checks(methods, root)
-    systems = [
-        each
-        for each in listed_systems(methods, verdicts, passed)
-        if family in (None, each.family) and state in (None, each.state)
-    ]
+        listed = Listed.of(root, family=family, state=state)
     if tsv:
-        for row in (COLUMNS, *systems):
+        for row in listed.rows():
             click.echo("\t".join(row))
     else:
-        base = [] if state else [each for each in methods if not each.method.system]
-        base = [each for each in base if family in (None, each.method.family)]
-        _print_families(systems, base, verdicts)
-    if faults := [*faults, *wrong]:
-        raise UserErrors(map(str, faults))
+        listed.print()
+    if listed.faults:
+        raise UserErrors(map(str, listed.faults))
 
 
 @method.command()
@@ -99,23 +84,20 @@ def show(name: str, output: str, verbose: bool) -> None:
     Beside a switch stands the framework's own default where that is another one: what a recipe has
     that names no method.
     """
-    from posttrain.cli.method_shown import print_method, shown_method
+    from posttrain.cli.method_print import KnownOfMethod, print_method
+    from posttrain.cli.method_shown import shown_method
     from posttrain.methods.find import has_method
-    from posttrain.pipeline.method_checks import checks_of
-    from posttrain.pipeline.verdicts import broken_off, verdicts_of
 
     with _of_project(named=name) as root:
         if has_method(name):
             _resolved(name, root)
         found = shown_method(name, root)
-        verdicts = verdicts_of(found.method, root) if found.method else {}
-        checks = checks_of(found.method, root) if found.method else {}
+        known = KnownOfMethod.of(found.method, root) if found.method else KnownOfMethod()
         if output == "json":
-            known = found.as_object() | {"verdicts": verdicts, "checks": checks}
-            click.echo(json.dumps(known, indent=2))
+            said = {"verdicts": known.verdicts, "checks": known.checks}
+            click.echo(json.dumps(found.as_object() | said, indent=2))
         else:
-            broken = broken_off(found.method, root) if found.method else {}
-            print_method(found, verdicts, checks, broken, verbose=verbose)
+            print_method(found, known, verbose=verbose)
 
 
 @method.command()
@@ -124,7 +106,8 @@ def show(name: str, output: str, verbose: bool) -> None:
 @_output_option
 def diff(before: str, after: str, output: str) -> None:
     """Show the switches in which the methods NAME and OTHER differ."""
-    from posttrain.cli.method_shown import shown_method, switch_value
+    from posttrain.cli.method_print import switch_value
+    from posttrain.cli.method_shown import shown_method
 
     with _of_project() as root:
         one, other = shown_method(before, root), shown_method(after, root)
@@ -246,14 +229,15 @@ def check(names: Sequence[str], gradients: bool) -> None:
     In each section that trains a policy, all switches are set back to the default of the stage,
     then one at a time. One that does nothing is told; a method that does nothing as a whole in one
     of its sections ends the command with 1. What a method connects by `inputs` is there as far as
-    the tiny world has an artifact of that kind; where it has none, a line says so.
+    the tiny world has an artifact of that kind; where it has none, a line says so. What runs is
+    told on stderr, and what the figures mean below the table.
 
     With --gradients two updates of the method's stage are looked at instead: the gradient of the
     log-probability of each token and of the weights, against those that its paper's formula has on
     the stored rollouts or pairs. The formula is written by hand apart from the product, as the
     function of the method's name in the file formulas.py beside the method's own. Printed are the
     distances as shares of the gradient's length, with weights in float64, then in float32. Above
-    1e-6 for log-probabilities, 1e-5 for weights in float64 or 1e-4 in float32 the command ends
+    1e-5 for log-probabilities and for weights in float64, or 1e-4 in float32, the command ends
     with 1. A method without a formula is named, as nothing is known of it.
 
     What was found is kept in methods/checks.jsonl of the project, and counts as long as the method
@@ -314,35 +298,3 @@ def _of_project(*, named: str = "") -> Iterator[Path]:
     plugins = recipe.plugins if recipe else ()
     with plugged(plugins), methods_of(root, plugins, named=named):
         yield root
-
-
-def _print_families(
-    systems: "Sequence[ListedSystem]",
-    methods: "Sequence[FoundMethod]",
-    verdicts: Mapping[tuple[str, str], str],
-) -> None:
-    from posttrain.methods.method import FAMILIES
-    from posttrain.methods.systems import claims_told
-
-    console = Console(highlight=False)
-    for family, about in FAMILIES.items():
-        of_systems = [each for each in systems if each.family == family]
-        of_base = [each.method for each in methods if each.method.family == family]
-        if not of_systems and not of_base:
-            continue
-        console.print(f"[bold]{family}[/]  {about}")
-        table = plain_table("state", "method", "what", unbroken=("state", "method"))
-        for known in of_base:
-            beside = claims_told(known, verdicts)
-            what = f"{escape(known.says)}  [dim]{escape(beside)}[/]"
-            table.add_row("", f"[bold]{known.name}[/]", what.removesuffix("  [dim][/]"))
-        for each in of_systems:
-            names = "\n".join(Path(file).stem for file in each.file.split())
-            beside = each.claims or (f"lacks {each.missing}" if each.missing else "")
-            what = f"{escape(each.system)}  [dim]{escape(beside)}[/]"
-            table.add_row(each.state, f"[bold]{names}[/]", what)
-        console.print(table)
-        console.print()
-    states = [each.state for each in systems]
-    counts = ", ".join(f"{states.count(state)} {state}" for state in ("y", "text", "p", "-"))
-    console.print(f"{len(systems)} published systems: {counts}; {len(methods)} base methods")

@@ -61,8 +61,8 @@ def claim_rows(methods: Sequence[FoundMethod], root: Path | None) -> list[ClaimR
                 figures=tuple(map(ClaimFigure.read, known.decisions)),
                 seeds=known.seeds,
                 minutes=known.minutes,
-                commit=known.commit,
-                rechecked=known.rechecked,
+                commit=known.commit or None,
+                rechecked=known.rechecked or None,
             )
             rows.append(row)
     return rows

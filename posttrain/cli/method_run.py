@@ -14,7 +14,12 @@ from ruamel.yaml import YAML
 from posttrain.cli.run import execute
 from posttrain.methods.claim import MethodClaim
 from posttrain.methods.method import Method
-from posttrain.pipeline.claim_recipe import digest_of_claim, values_of_claim
+from posttrain.pipeline.claim_recipe import (
+    digest_of_claim,
+    folder_of_claim,
+    stages_of_arena,
+    values_of_claim,
+)
 from posttrain.pipeline.execution.display import PlainDisplay
 from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.pipeline.plan import Decision
@@ -22,13 +27,16 @@ from posttrain.pipeline.verdicts import (
     KeptVerdict,
     claim_keys,
     command_of_claim,
+    equal_arms,
     keep_verdict,
     kept_verdicts,
+    seconds_of_base,
 )
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.git import revision_of
-from posttrain.provenance.ledger.location import RECIPE_FILE, STATE_DIR
+from posttrain.provenance.ledger.location import RECIPE_FILE
 from posttrain.stage.errors import UserError, UserErrors, nearest
+from posttrain.stage.formatting import counted, duration
 from posttrain.stage.interrupts import Interrupted
 
 _VERDICT = "verdict"
@@ -91,17 +99,21 @@ def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> No
     number = claim.numbers(seeds)[0]
     first = f" from number {number}" if number > 1 else ""
     click.echo(
-        f"arena {claim.arena}; arms {arms}; {seeds} seeds{first}, matched by {claim.matched}"
+        f"arena {claim.arena}; arms {arms}; {counted(seeds, 'seed')}{first}, matched by"
+        f" {claim.matched}"
     )
     share = claim.minutes * seeds / claim.seeds
     click.echo(f"about {share:.0f} min on two cores; once stopped, it takes up where it was")
-    folder = root / STATE_DIR / "claims" / f"{method.name}.{claim.name}"
+    folder = folder_of_claim(method, claim, root)
     command = command_of_claim(method, claim)
     if seeds != claim.seeds:
         command += f" --seeds {seeds}"
     began = time.monotonic()
     with _opened(folder, values, root, command) as session:
-        cached = _bring_up(session, session.planner.plan(), command)
+        decisions = session.planner.plan()
+        if told := _base_told(session, claim, values, decisions):
+            click.echo(told)
+        cached = _bring_up(session, decisions, command)
         output = session.dag.stages[_VERDICT].outputs()[_VERDICT]
         decided = json.loads(session.workspace.output(str(output)).read_text())
         took = (record.ended - record.started for record in session.records.values())
@@ -113,8 +125,31 @@ def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> No
         if seeds == claim.seeds:
             click.echo(_keep(root, _kept(session, method, claim, decided, minutes)))
         else:
-            click.echo(f"a trial with {seeds} seeds of {claim.seeds}: nothing is kept")
+            click.echo(f"a trial with {counted(seeds, 'seed')} of {claim.seeds}: nothing is kept")
+    for told in equal_arms(method.name, decided["decisions"]):
+        click.echo(told)
     click.echo(f"{decided['sentence']}, {minutes:.1f} min")
+
+
+def _base_told(
+    session: Session, claim: MethodClaim, values: Mapping[str, Any], decisions: Sequence[Decision]
+) -> str:
+    """Say what of the arena's base is still to be made, and how long that took before."""
+    ahead = {each.stage for each in decisions if each.action in ("run", "pending")}
+    to_make = [
+        each for each in stages_of_arena(claim, values, session.dag.order()) if each in ahead
+    ]
+    if not to_make:
+        return ""
+    known = seconds_of_base(claim, to_make, session.ledger)
+    if not known:
+        took = "how long that takes is not known, as it was never made in this project"
+    else:
+        most = "" if len(known) == len(to_make) else "at least "
+        took = f"{most}{duration(sum(known.values()))}, as long as it took before"
+    return (
+        f"the arena's base comes on top, once for all claims on it ({', '.join(to_make)}): {took}"
+    )
 
 
 class Rechecked(NamedTuple):
@@ -153,7 +188,7 @@ def recheck_claim(method: Method, claim: MethodClaim, root: Path) -> Rechecked:
     keys = claim_keys(method, claim, claim.seeds, root)
     if keys == known.keys:
         return Rechecked(True, f"{name} stands: nothing that it rests on moved")
-    folder = root / STATE_DIR / "claims" / name
+    folder = folder_of_claim(method, claim, root)
     values = values_of_claim(method, claim, seeds=claim.seeds)
     command = f"posttrain method recheck {method.name}"
     with _opened(folder, values, root, command) as session:

@@ -1,6 +1,7 @@
 """`posttrain parts`: what may stand in a recipe's slots, and where it comes from."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,9 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
     Those of plug-ins and of installed packages are listed too, broken ones with the reason. Where a
     slot is named, so are the fields of its parts, with the default behind what they mean.
 
+    Into a pipe or a file, where no slot is named, it prints a line for each part in place of the
+    table: slot, kind and the first sentence on it, with tabs between them and no heading.
+
     A slot is a place in a recipe for one of several parts, and a part is written as its kind, or as
     a mapping with a kind and the values of its fields:
 
@@ -46,6 +50,7 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
 
     Examples:
       posttrain parts                 every slot
+      posttrain parts | grep length   a line for each part, to search in
       posttrain parts player context_manager   two of them, with what may be set
       posttrain parts schedule        one of them; of this one also the numbers that take a schedule
       posttrain parts --recipe recipes/mine   with the plug-ins of that recipe
@@ -61,8 +66,10 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
     found = list(offered_parts(names, of.plugins if of else ()))
     if tsv:
         rows = [(each.slot, each.kind, each.summary, each.source, each.origin) for each in found]
-        for row in [_COLUMNS, *rows]:
-            click.echo("\t".join(cell.replace("\t", " ") for cell in row))
+        _print_lines([_COLUMNS, *rows])
+        return
+    if not names and not sys.stdout.isatty():
+        _print_lines((each.slot, each.kind, each.summary) for each in found)
         return
     console = Console(highlight=False)
     console.print(_table(found, with_fields=bool(names)))
@@ -71,6 +78,11 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
         console.print(f"\nNumbers that take a schedule in recipes of {flow}:")
         for place, kind, fields in schedulable_fields(flow, root):
             console.print(f"  {place}{f' ({kind})' if kind else ''}: {', '.join(fields)}")
+
+
+def _print_lines(rows: Iterable[Sequence[str]]) -> None:
+    for row in rows:
+        click.echo("\t".join(" ".join(cell.split()) for cell in row))
 
 
 def _table(found: "Sequence[OfferedPart]", *, with_fields: bool) -> Table:

@@ -7,7 +7,7 @@ whose learning rate was too small to move it.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,16 @@ FigureChange = tuple[str, str, float | None, str]
 
 
 def figure_changes(
-    sets: Mapping[str, Mapping[str, Any] | None], world: TinyWorld
+    sets: Mapping[str, Mapping[str, Any] | None],
+    world: TinyWorld,
+    begins: Callable[[str], None],
 ) -> Iterator[FigureChange]:
     """Compare the figures of sections that train nothing.
 
     Args:
         sets: All that a method sets.
         world: Where it runs, with the method's own sections.
+        begins: Told what runs next, in words.
 
     Yields:
         Of an evaluation, the change of all together, then of each switch; of a diagnosis, that of
@@ -45,18 +48,23 @@ def figure_changes(
 
     """
     if sets.get("evaluate"):
-        yield from _of_evaluation(sets["evaluate"] or {}, sets, world)
+        yield from _of_evaluation(sets["evaluate"] or {}, sets, world, begins)
     if sets.get("diagnose"):
-        yield from _of_diagnosis(sets["diagnose"] or {}, sets, world)
+        yield from _of_diagnosis(sets["diagnose"] or {}, sets, world, begins)
 
 
 def _of_evaluation(
-    said: Mapping[str, Any], sets: Mapping[str, Any], world: TinyWorld
+    said: Mapping[str, Any],
+    sets: Mapping[str, Any],
+    world: TinyWorld,
+    begins: Callable[[str], None],
 ) -> Iterator[FigureChange]:
+    begins("rl, to be evaluated")
     trained = _trained(sets, world, "evaluated", {})
     inputs = {**world.inputs_of("evaluate", said), "policies.rl": trained["policy"]}
 
     def figures(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+        begins(f"evaluate, {name.replace('-', ' ')}")
         folder = world.folder / "evaluate" / name
         config = world.config_of("evaluate", settings)
         made = run_alone(world.tasks["evaluate"], config, inputs, folder)
@@ -75,12 +83,16 @@ def _of_evaluation(
 
 
 def _of_diagnosis(
-    said: Mapping[str, Any], sets: Mapping[str, Any], world: TinyWorld
+    said: Mapping[str, Any],
+    sets: Mapping[str, Any],
+    world: TinyWorld,
+    begins: Callable[[str], None],
 ) -> Iterator[FigureChange]:
     config = world.config_of("diagnose", said)
     task = world.tasks["diagnose"]
     found = []
     for name, still in (("trained", {}), ("still", _STILL)):
+        begins(f"diagnose, {name}")
         inputs = _material(sets, world, name, still)
         made = run_alone(task, config, inputs, world.folder / "diagnose" / name)
         found.append(json.loads(made["report"].read_text())["diagnostics"])

@@ -5,7 +5,7 @@ switch does nothing there: a ratio method that makes one update a batch, for exa
 trains nothing, `evaluate` or `diagnose`, is judged by its figures (`figure_check`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ TRAINED = ("rl", "coevolve", "preference", "sft")
 
 _ALGORITHM, _INPUTS = "algorithm", "inputs"
 # As a share of how far two steps move a weight: what rounding makes of equal mathematics is less.
-_NOTHING = 1e-3
+NOTHING = 1e-3
 _STEPS = {"steps": 2}
 
 
@@ -53,12 +53,19 @@ class SwitchEffect:
         return f"{self.section}{': ' if self.switch == ALL_OF_IT else '.'}{self.switch}"
 
     @property
+    def is_of_weights(self) -> bool:
+        """True where the change is one of weights; of figures, where the section trains nothing."""
+        return self.section in TRAINED
+
+    @property
     def acts(self) -> bool:
         """True where weights, or figures, are others without it."""
-        return self.change is None or self.change > _NOTHING
+        return self.change is None or self.change > NOTHING
 
 
-def switch_effects(method: Method, world: TinyWorld) -> Iterator[SwitchEffect]:
+def switch_effects(
+    method: Method, world: TinyWorld, begins: Callable[[str], None] = lambda _: None
+) -> Iterator[SwitchEffect]:
     """Run a method with everything it sets, then without each switch, and without all of them.
 
     A switch that is set to its default has no line.
@@ -66,6 +73,7 @@ def switch_effects(method: Method, world: TinyWorld) -> Iterator[SwitchEffect]:
     Args:
         method: The method.
         world: Where it runs.
+        begins: Told what runs next, in words, before each run.
 
     Yields:
         Section by section, in the method's order, the effect of all together, then of each; nothing
@@ -80,11 +88,12 @@ def switch_effects(method: Method, world: TinyWorld) -> Iterator[SwitchEffect]:
 
     sections = {name: method.sets[name] or {} for name in method.sets if name in TRAINED}
     world = world.with_sections(method.sets)
+    begins("what it reads")
     # Before anything is trained: of a method that lacks an input nothing is told.
     given = {name: _Arm.of(world, name, said) for name, said in sections.items()}
     for name, whole in given.items():
-        yield from _section_effects(method.name, name, sections[name], whole, world)
-    for section, switch, change, told in figure_changes(method.sets, world):
+        yield from _section_effects(method.name, name, sections[name], whole, world, begins)
+    for section, switch, change, told in figure_changes(method.sets, world, begins):
         yield SwitchEffect(method.name, section, switch or ALL_OF_IT, change, told=told)
 
 
@@ -110,12 +119,19 @@ class _Arm(NamedTuple):
 
 
 def _section_effects(
-    name: str, section: str, said: Mapping[str, Any], whole: _Arm, world: TinyWorld
+    name: str,
+    section: str,
+    said: Mapping[str, Any],
+    whole: _Arm,
+    world: TinyWorld,
+    begins: Callable[[str], None],
 ) -> Iterator[SwitchEffect]:
     plain = _Arm.of(world, section, {})
     if plain == whole:
         return
+    begins(f"{section} as it sets it")
     trained = whole.weights(world, section, f"{name}-whole")
+    begins(f"{section} by default")
     bare = plain.weights(world, section, f"{name}-bare")
     # Where the method moves no weight, what the default moves is the measure.
     moved = whole.moved(trained) or plain.moved(bare) or 1.0
@@ -125,6 +141,7 @@ def _section_effects(
             arm = _Arm.of(world, section, rest)
             if arm == whole:
                 continue
+            begins(f"{section} without {switch}")
             other = arm.weights(world, section, f"{name}-{switch}")
         except (UserError, ValueError) as error:
             yield SwitchEffect(name, section, switch, None, str(error))

@@ -1,6 +1,6 @@
 """A claim as a recipe of `flows.claim`: an arena, a stage for each arm and seed, a verdict."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from posttrain.pipeline.recipe_method import (
     task_parameters,
     told_where_it_is_said,
 )
-from posttrain.pipeline.recipe_values import RunSettings
+from posttrain.pipeline.recipe_values import CLAIMS_FOLDER, RunSettings
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import canonical_json, sha256_of
@@ -101,6 +101,30 @@ def recipe_of_claim(values: Mapping[str, Any], folder: Path) -> Recipe:
         sections={k: v for k, v in values.items() if k not in top},
         plugins=tuple(values.get("plugins", ())),
     )
+
+
+def folder_of_claim(method: Method, claim: MethodClaim, root: Path) -> Path:
+    """Say where a claim's recipe is in a project, and what its stages make."""
+    return root.joinpath(*CLAIMS_FOLDER, f"{method.name}.{claim.name}")
+
+
+def stages_of_arena(
+    claim: MethodClaim, values: Mapping[str, Any], stages: Iterable[str]
+) -> list[str]:
+    """Pick the stages of a claim that make its arena's base, from which all arms begin.
+
+    Args:
+        claim: The claim.
+        values: Of `values_of_claim`.
+        stages: Names of all of the claim's stages.
+
+    Returns:
+        Those that the arena sets, or its flow adds, in the same order; none of an arm's own, no
+        evaluation, no verdict.
+
+    """
+    arena = find_arena(claim.arena).sections
+    return [name for name in stages if name in arena or name not in values]
 
 
 def digest_of_claim(method: Method, claim: MethodClaim) -> str:

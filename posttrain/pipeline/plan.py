@@ -220,8 +220,9 @@ class Planner:
 
     def _without_result(self, name: str) -> str:
         """Say why a stage that never succeeded has no result."""
-        tried = self.ledger.history.executions(name, self.recipe.name, limit=1)
-        return "its last attempt failed" if tried else "it never ran"
+        if self.ledger.history.executions(name, self.recipe.name, limit=1):
+            return "its last attempt failed"
+        return f"it never ran{' for this claim' * self.recipe.is_of_claim}"
 
     def can_restore(self, known: StageRun) -> bool:
         """True where the outputs of a stage run are in place, or in the cache."""

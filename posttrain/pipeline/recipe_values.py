@@ -9,10 +9,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from posttrain.pipeline.recipe_formats import FORMAT
+from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.stage.config import UNKEYED, StageConfig
 from posttrain.stage.declared import Declared
 from posttrain.stage.kernels import Kernels
 from posttrain.stage.resources import Resources
+
+CLAIMS_FOLDER = (STATE_DIR, "claims")
+"""Of a project: where each claim that is run has a folder with its recipe."""
 
 
 class RunSettings(StageConfig):
@@ -90,6 +94,13 @@ class RecipeValues:
 
     @property
     def name(self) -> str:
-        """The recipe's folder under recipes/, or the flow's name for the one at the root."""
-        in_recipes = self.directory.parent.name == "recipes"
-        return self.directory.name if in_recipes else self.flow.rpartition(".")[2]
+        """The recipe's folder under recipes/ or of its claim, or the flow's name for the one at the
+        root.
+        """
+        is_named = self.directory.parent.name == "recipes" or self.is_of_claim
+        return self.directory.name if is_named else self.flow.rpartition(".")[2]
+
+    @property
+    def is_of_claim(self) -> bool:
+        """True where it is a claim of a method, written by `posttrain method run`."""
+        return self.directory.parent.parts[-2:] == CLAIMS_FOLDER

@@ -6,13 +6,13 @@ this code decides them: a stage's code and its parameters. Where one of them mov
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from posttrain.methods.claim import MethodClaim
-from posttrain.methods.find import FoundMethod, method_folders, own_folder
+from posttrain.methods.find import FoundMethod, every_method, method_folders, own_folder
 from posttrain.methods.method import Method
 from posttrain.pipeline.claim_recipe import digest_of_claim, recipe_of_claim, values_of_claim
 from posttrain.pipeline.kept_lines import kept_lines
@@ -23,6 +23,7 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of_json
 
 VERDICTS_FILE = "verdicts.jsonl"
+_DIGITS = 12
 _NO_RECORDS = "sqlite:///:memory:"
 _ENDED = {"failed": "failed", "stopped": "was stopped", "killed": "was killed"}
 
@@ -40,7 +41,7 @@ class KeptVerdict:
     seeds: int
     minutes: float
     commit: str
-    """Of the project, where the arms ran."""
+    """Of the project, where the arms ran; empty where nothing was committed there."""
     digest: str
     """Of what the claim said: arms, arena, decisions."""
     keys: Mapping[str, str]
@@ -159,6 +160,84 @@ def verdicts_of(method: Method, root: Path) -> dict[str, str]:
         claim: f"{'stale, it was ' * word.startswith('stale')}{kept[name, claim].sentence}"
         for (name, claim), word in standing.items()
     }
+
+
+def remarks_on_verdicts(method: Method) -> dict[str, list[str]]:
+    """Say of each claim of a method that was run what its sentence does not.
+
+    Args:
+        method: The method.
+
+    Returns:
+        Lines by claim: where it was decided, and which arms were equal.
+
+    """
+    return {
+        claim: [where_decided(kept), *equal_arms(name, kept.decisions)]
+        for (name, claim), kept in kept_verdicts().items()
+        if name == method.name
+    }
+
+
+def where_decided(kept: KeptVerdict) -> str:
+    """Name the commit that a verdict is of, and the one that its first seed was run again at."""
+    if not kept.commit:
+        return "decided on code that was not committed"
+    again = f", first seed again at {kept.rechecked[:_DIGITS]}" if kept.rechecked else ""
+    return f"decided at commit {kept.commit[:_DIGITS]}{again}"
+
+
+def equal_arms(method: str, decisions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Say where the method's arm and another one have the very same figures in every seed.
+
+    Args:
+        method: Name of the method's own arm.
+        decisions: Comparisons with their figures, as a verdict has them.
+
+    Yields:
+        A sentence for each such arm. That the mechanism may not have acted is said where all that
+        was compared with that arm is equal: one rate may be 0 in both.
+
+    """
+    by_arm: dict[str, list[Mapping[str, Any]]] = {}
+    for each in decisions:
+        # What is compared with a number has no other arm.
+        if each["against"]:
+            by_arm.setdefault(each["against"], []).append(each)
+    for arm, compared in by_arm.items():
+        equal = [each for each in compared if each["ours"] == each["theirs"]]
+        if not equal:
+            continue
+        seeds = len(equal[0]["ours"])
+        where = f"in all {seeds} seeds" if seeds > 1 else "in the only seed"
+        metrics = ", ".join(dict.fromkeys(each["metric"] for each in equal))
+        told = f"{where} {method} and {arm} came to the same {metrics}"
+        if len(equal) == len(compared):
+            told += f": the mechanism may not have acted; posttrain method check {method}"
+        yield told
+
+
+def seconds_of_base(claim: MethodClaim, stages: Sequence[str], ledger: Ledger) -> dict[str, float]:
+    """Look up how long stages of a claim's arena took in the claims that were run there.
+
+    Args:
+        claim: The claim, which may never have been run itself.
+        stages: Of `stages_of_arena`.
+        ledger: Of the project.
+
+    Returns:
+        Seconds by stage, the longest of the last executions for each claim; a stage that was never
+        executed in that arena is absent.
+
+    """
+    longest: dict[str, float] = {}
+    for found in every_method().values():
+        for other in found.method.claims:
+            if other.arena == claim.arena:
+                name = f"{found.method.name}.{other.name}"
+                for stage, seconds in ledger.history.durations(stages, name).items():
+                    longest[stage] = max(seconds, longest.get(stage, 0.0))
+    return longest
 
 
 def command_of_claim(method: Method, claim: MethodClaim) -> str:

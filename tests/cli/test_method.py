@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.cli import method_claims, method_run
+from posttrain.cli import method_claims, method_list, method_run
 from posttrain.cli.main import cli
 from posttrain.learning.algorithms.identity import canonical, digest, flat
 from posttrain.learning.algorithms.presets import PREFERENCE_PRESETS, PRESETS
-from posttrain.methods.find import every_method, find_method
+from posttrain.methods.find import every_method, find_method, methods_of
 from posttrain.methods.systems import published_systems
 from posttrain.pipeline import verdicts
+from posttrain.pipeline.verdicts import KeptVerdict
 from posttrain.provenance.ledger import Run, open_ledger
 from posttrain.stage.interrupts import Interrupted
 
@@ -37,7 +38,7 @@ def _verdicts_are_looked_at_once(monkeypatch):
             LOOKED_AT[asked] = look(methods, root)
         return LOOKED_AT[asked]
 
-    for module in (verdicts, method_claims):
+    for module in (verdicts, method_claims, method_list):
         monkeypatch.setattr(module, "standing_verdicts", once)
 
 
@@ -348,6 +349,29 @@ def test_a_claim_whose_run_was_broken_off_is_not_one_that_was_never_run(
         ledger.finish_run("r0", status, 2.0)
     line = told + command if told.endswith(": ") else told
     assert f"  {line}\n" in posttrain("method", "show", "mine").out
+
+
+def test_a_verdict_says_where_it_was_decided_and_which_arms_were_equal(posttrain, toy):
+    toy.write("methods/pg/mine.yaml", SLIP)
+    decision = {"metric": "pass_at_1", "is": "higher", "margin": 0.01, "against": "plain"}
+    figures = {"better": "higher", "difference": 0.0, "low": 0.0, "high": 0.0, "outcome": "refuted"}
+    equal = {**decision, **figures, "ours": [0.5, 0.25], "theirs": [0.5, 0.25]}
+    kept = KeptVerdict(
+        "mine", "better", "refuted", "refuted: so it is", 2, 1.0, "", "", {}, "00", [equal]
+    )
+    with methods_of(toy.root):
+        verdicts.keep_verdict(toy.root, kept)
+    LOOKED_AT.clear()
+    shown = posttrain("method", "show", "mine").out
+    assert "  stale, it was refuted: so it is\n  decided on code that was not committed\n" in shown
+    assert (
+        "  in all 2 seeds mine and plain came to the same pass_at_1: the mechanism may not have"
+        " acted; posttrain method check mine\n"
+    ) in shown
+    rows = json.loads(posttrain("method", "claims", "--family", "pg", "-o", "json").out)
+    (row,) = (row for row in rows if row["method"] == "mine")
+    assert row["commit"] is None
+    LOOKED_AT.clear()
 
 
 def test_of_a_list_that_is_broken_off_it_is_said_what_is_done(toy, monkeypatch, capsys):

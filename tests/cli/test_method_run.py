@@ -1,14 +1,18 @@
-"""A verdict that is the same is kept once; who holds a claim's folder writes its recipe."""
+"""A verdict that is the same is kept once; a claim knows its own runs, and what comes on top."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from posttrain.cli import method_run
-from posttrain.cli.method_run import _keep, _opened
+from posttrain.cli.method_run import _base_told, _keep, _opened
 from posttrain.methods.find import find_method, methods_of
+from posttrain.pipeline.claim_recipe import values_of_claim
+from posttrain.pipeline.plan import Decision
 from posttrain.pipeline.verdicts import KeptVerdict
 from posttrain.pipeline.workspace import Workspace
+from posttrain.provenance.ledger import Run, StageRun, open_ledger
 from posttrain.stage.errors import UserError, UserErrors
 
 KEPT = KeptVerdict(
@@ -57,3 +61,47 @@ def test_a_list_is_run_to_its_end_and_every_refusal_is_told(monkeypatch, tmp_pat
         method_run.run_methods(methods, [], tmp_path, seeds=None)
     assert ran == ["grpo", "nsr", "dpo", "dapo"]
     assert refused.value.sentences == ("rl_1 is wrong", "rl_2 is wrong", "so is dpo")
+
+
+def test_a_claim_that_never_ran_is_not_compared_with_another_one(posttrain, toy):
+    """Stages of all claims have the same names, and the one says nothing of the other."""
+    places = [f".posttrain/claims/mine.{name}/recipe.yaml" for name in ("better", "shorter")]
+    for place, amount in zip(places, (1, 10), strict=True):
+        toy.write(place, f"flow: {toy.flow}\nsecond: {{amount: {amount}}}\n")
+    first, other = (place.removesuffix("/recipe.yaml") for place in places)
+    assert posttrain("run", first, "--local").code == 0
+    rows = [line.split() for line in posttrain("plan", other).out.splitlines()]
+    (second,) = (row for row in rows if row[:1] == ["second"])
+    assert " ".join(second[2:]) == "it never ran for this claim"
+    toy.write(places[0], f"flow: {toy.flow}\nsecond: {{amount: 10}}\n")
+    assert "parameter amount changed from 1 to 10" in posttrain("plan", first).out
+
+
+def test_what_of_the_base_is_still_to_be_made_comes_on_top():
+    method = find_method("nsr").method
+    claim = method.claims[0]
+    values = values_of_claim(method, claim, seeds=claim.seeds)
+    stages = ["synthesize", "pretrain", "sft", "rl_nsr_1", "verdict"]
+
+    def told(*to_run):
+        planned = [Decision(each, "run" if each in to_run else "cached", ()) for each in stages]
+        of = SimpleNamespace(dag=SimpleNamespace(order=lambda: stages), ledger=ledger)
+        return _base_told(of, claim, values, planned)
+
+    with open_ledger("sqlite:///:memory:") as ledger:
+        assert told("rl_nsr_1", "verdict") == ""
+        on_top = "the arena's base comes on top, once for all claims on it"
+        assert told("pretrain", "sft", "rl_nsr_1") == (
+            f"{on_top} (pretrain, sft): how long that takes is not known, as it was never made in"
+            " this project"
+        )
+        ledger.begin_run(Run("r", f"nsr.{claim.name}", 0.0))
+        for stage, seconds in (("pretrain", 200.0), ("sft", 25.0)):
+            ledger.record(StageRun(stage, "r", stage, "t", stage * 8, "succeeded", 0.0, seconds))
+        # 200 s and 25 s.
+        assert told("pretrain", "sft") == (
+            f"{on_top} (pretrain, sft): 3 min 45 s, as long as it took before"
+        )
+        assert told("synthesize", "sft") == (
+            f"{on_top} (synthesize, sft): at least 25 s, as long as it took before"
+        )

@@ -223,7 +223,10 @@ def test_a_method_of_ones_own_brings_its_formula_beside_its_file(tmp_path, monke
     )
     said = CliRunner().invoke(cli, ["method", "check", "--gradients", "mine", "bare", "beside"])
     assert said.exit_code == 0, said.output
-    _, mine, bare, beside, *_ = said.output.splitlines()
+    head, formats, mine, bare, beside, *_ = said.stdout.splitlines()
+    assert head.split() == ["method", "log-probs", "weights", "log-probs", "weights"]
+    assert formats.split() == ["(float64)", "(float64)", "(float32)", "(float32)"]
+    assert "Each figure is how far the stage's gradient lies" in said.stdout
     assert len(mine.split()) == 5
     # Its algorithm is that of one with a formula.
     assert bare.endswith("formula of mine")
@@ -251,13 +254,13 @@ def test_each_section_of_a_method_has_a_formula_of_its_own(tmp_path, monkeypatch
     )
     said = CliRunner().invoke(cli, ["method", "check", "--gradients", "both", "stored"])
     assert said.exit_code == 1, said.output
-    _, rl, preference, stored, *_ = said.output.splitlines()
+    _, _, rl, preference, stored, *_ = said.stdout.splitlines()
     assert rl.startswith("both (rl)")
     assert len(rl.split()) == 6
     assert preference.startswith("both (preference)")
     assert re.search(r"another gradient: \w+ \d.*, token \d+ of \d+ \(id \d+\): ", preference)
     assert "not looked at: rl.inputs.verdicts reads verdicts" in stored
-    assert "0 methods have the gradients of their formulas, 1 are not" in said.output
+    assert "0 methods have the gradients of their formulas, 1 is not" in said.output
     assert "not shown to have their paper's gradients: both" in said.output
     (line,) = (tmp_path / "methods" / "checks.jsonl").read_text().splitlines()
     assert not json.loads(line)["passed"]

@@ -7,9 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from posttrain.cli.main import cli
+from posttrain.cli.method_check import _effect_line, _legend
 from posttrain.methods.find import find_method
 from posttrain.methods.method import Method
-from posttrain.operations.method_check import ALL_OF_IT, switch_effects
+from posttrain.operations.method_check import ALL_OF_IT, SwitchEffect, switch_effects
 from posttrain.operations.tiny_world import NotInTinyWorldError, make_tiny_world
 from posttrain.pipeline.recipe_schema import stages_of_flow
 from posttrain.stage.errors import UserError
@@ -51,6 +52,32 @@ def effects(known, world):
 def world(tmp_path_factory):
     tasks = stages_of_flow("flows.post_training", ROOT)
     return make_tiny_world(tmp_path_factory.mktemp("world"), tasks)
+
+
+def test_the_legend_says_of_what_is_there_what_it_means_and_no_more():
+    def legend(*effects):
+        return [line.split(":")[0].split(".")[0] for line in _legend(effects)]
+
+    weights = SwitchEffect("m", "rl", "a", 0.5)
+    figures = SwitchEffect("m", "evaluate", "b", 0.5)
+    needed = SwitchEffect("m", "rl", "c", None)
+    closing = "That a switch acts is all that this shows"
+    assert legend(weights) == ["% of training", closing]
+    assert legend(figures, needed) == ["% of figures", "the rest needs it", closing]
+    assert legend() == []
+    assert _effect_line(figures, first=False).endswith("50.0% of figures")
+
+
+def test_what_runs_is_told_before_it_runs(world):
+    told = []
+    done = [each.switch for each in switch_effects(method("idle", rl=NO_CLIP), world, told.append)]
+    assert done == [ALL_OF_IT, "algorithm.surrogate"]
+    assert told == [
+        "what it reads",
+        "rl as it sets it",
+        "rl by default",
+        "rl without algorithm.surrogate",
+    ]
 
 
 def test_what_acts_and_what_does_nothing_is_told_apart(world):
@@ -185,15 +212,29 @@ def test_a_method_that_does_nothing_as_a_whole_ends_the_command_with_1(tmp_path,
     names = ["idle", "stored", "half", "whole", "beside"]
     said = CliRunner().invoke(cli, ["method", "check", *names])
     assert said.exit_code == 1
-    assert said.output.count("does nothing") == 5
+    # Elsewhere than on a terminal each method is told as its turn comes, beside the table.
+    assert said.stderr.splitlines()[:3] == [
+        "running: a tiny policy and its problems",
+        "running: idle (1 of 5)",
+        "running: stored (2 of 5)",
+    ]
+    assert "running" not in said.stdout
+    rows = [" ".join(line.split()) for line in said.stdout.splitlines()]
+    assert rows[0] == "method set back to its default how far the result moves"
+    assert rows[1] == "idle rl: all of it 0.0% of training does nothing"
+    told = " ".join(said.stdout.split())
+    assert "% of training: largest difference of a weight between the two models" in told
+    # Nothing was evaluated or diagnosed.
+    assert "% of figures" not in told
+    assert sum(line.endswith("  does nothing") for line in said.stdout.splitlines()) == 4
     assert "3 methods; 4 of 10 switches do nothing" in said.output
     assert "what they set does nothing: idle, half" in said.output
     # Of what was not looked at nothing is known: it neither passed nor failed.
-    (stored,) = [line for line in said.output.splitlines() if line.startswith("stored")]
+    (stored,) = [line for line in said.stdout.splitlines() if line.startswith("stored")]
     assert stored.endswith(
         "not looked at: rl.inputs.verdicts reads verdicts, and the tiny world has none"
     )
-    (beside,) = [line for line in said.output.splitlines() if line.startswith("beside")]
+    (beside,) = [line for line in said.stdout.splitlines() if line.startswith("beside")]
     assert "nothing to switch off" in beside
     found = kept(tmp_path)
     assert {name: line["passed"] for name, line in found.items()} == {

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,25 @@ from posttrain.methods.find import (
     find_method,
     methods_of,
 )
-from posttrain.pipeline.claim_recipe import digest_of_claim, recipe_of_claim, values_of_claim
+from posttrain.pipeline.claim_recipe import (
+    digest_of_claim,
+    folder_of_claim,
+    recipe_of_claim,
+    stages_of_arena,
+    values_of_claim,
+)
 from posttrain.pipeline.verdicts import (
     KeptVerdict,
     claim_keys,
+    equal_arms,
     keep_verdict,
     kept_verdicts,
+    seconds_of_base,
     standing_verdicts,
     verdicts_of,
+    where_decided,
 )
+from posttrain.provenance.ledger import Run, StageRun, open_ledger
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import plugged
 
@@ -357,6 +368,83 @@ def test_a_verdict_is_kept_and_goes_stale_with_what_it_rests_on(project, monkeyp
     keep_verdict(project.root, KeptVerdict(**{**kept.__dict__, "keys": other}))
     assert standing_verdicts([whole], ROOT) == {("mine", "better"): "stale (confirmed)"}
     assert verdicts_of(whole.method, ROOT)["better"].startswith("stale, it was confirmed")
+
+
+def figures(metric, against, ours, theirs):
+    return {"metric": metric, "against": against, "ours": ours, "theirs": theirs}
+
+
+def test_arms_that_came_to_the_same_in_every_seed_are_named():
+    same, other = ([0.5, 0.25], [0.5, 0.25]), ([0.5, 0.25], [0.5, 0.26])
+    acted = "the mechanism may not have acted; posttrain method check mine"
+    assert [*equal_arms("mine", [figures("pass_at_1", "plain", *same)])] == [
+        f"in all 2 seeds mine and plain came to the same pass_at_1: {acted}"
+    ]
+    # A rate that is 0 in both says nothing of a mechanism that moved something else.
+    told = equal_arms(
+        "mine", [figures("score", "plain", *other), figures("truncation_rate", "plain", *same)]
+    )
+    assert [*told] == ["in all 2 seeds mine and plain came to the same truncation_rate"]
+    two = [figures("score", "a", *same), figures("brier", "a", *same), figures("score", "b", *same)]
+    assert [*equal_arms("mine", two)] == [
+        f"in all 2 seeds mine and a came to the same score, brier: {acted}",
+        f"in all 2 seeds mine and b came to the same score: {acted}",
+    ]
+    # A number that is kept is no arm.
+    assert not [*equal_arms("mine", [figures("score", None, [0.5], [0.5])])]
+    assert [*equal_arms("mine", [figures("score", "sft", [0.5], [0.5])])] == [
+        f"in the only seed mine and sft came to the same score: {acted}"
+    ]
+
+
+def test_where_a_verdict_was_decided_is_said_also_where_nothing_was_committed():
+    kept = KeptVerdict("mine", "better", "confirmed", "so", 2, 1.0, "a" * 40, "", {}, "00")
+    assert where_decided(kept) == "decided at commit aaaaaaaaaaaa"
+    again = replace(kept, rechecked="b" * 40)
+    assert where_decided(again) == (
+        "decided at commit aaaaaaaaaaaa, first seed again at bbbbbbbbbbbb"
+    )
+    assert where_decided(replace(kept, commit="")) == "decided on code that was not committed"
+
+
+def test_stages_of_the_arena_are_those_that_no_arm_adds(project):
+    found, claim = project()
+    values = values_of_claim(found.method, claim, seeds=2)
+    stages = recipe_of_claim(values, project.root).resolve(ROOT).stages
+    arenas = ["synthesize", "curate", "pretrain", "sft", "probe"]
+    assert stages_of_arena(claim, values, [*arenas, *reversed(list(stages))][:5]) == arenas
+    added = {"rl_mine_1", "rl_mine_2", "rl_plain_1", "rl_plain_2"}
+    added |= {"evaluate_1", "evaluate_2", "verdict"}
+    assert {*stages} - {*stages_of_arena(claim, values, stages)} == added
+
+
+def test_the_base_takes_as_long_as_in_the_claims_that_were_run_in_its_arena(project):
+    found, claim = project()
+
+    def ran(number, recipe, stage, seconds):
+        ledger.begin_run(Run(f"r{number}", recipe, 0.0))
+        key = f"{number:064x}"
+        ledger.record(
+            StageRun(f"s{number}", f"r{number}", stage, "t", key, "succeeded", 0.0, seconds)
+        )
+
+    with open_ledger("sqlite:///:memory:") as ledger:
+        assert seconds_of_base(claim, ["pretrain", "sft"], ledger) == {}
+        # Of another arena's base nothing follows.
+        ran(1, "nsr.keeps_ways", "pretrain", 100.0)
+        ran(2, "mine.better", "pretrain", 30.0)
+        ran(3, "mine.better", "pretrain", 20.0)
+        assert seconds_of_base(claim, ["pretrain", "sft"], ledger) == {"pretrain": 20.0}
+
+
+def test_the_ledger_knows_a_claim_by_its_own_name(project, tmp_path):
+    """Stages of two claims have the same names, and the one says nothing of the other."""
+    found, claim = project()
+    values = values_of_claim(found.method, claim, seeds=2)
+    own = recipe_of_claim(values, folder_of_claim(found.method, claim, tmp_path))
+    assert (own.name, own.is_of_claim) == ("mine.better", True)
+    usual = recipe_of_claim(values, tmp_path / "claims" / "mine")
+    assert (usual.name, usual.is_of_claim) == ("claim", False)
 
 
 def test_a_line_that_is_no_verdict_is_one_sentence(project):

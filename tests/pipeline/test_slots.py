@@ -121,8 +121,13 @@ def test_the_verb_lists_the_plugins_of_the_recipe_here(toy, plugin, monkeypatch)
     rows = [line.split("\t") for line in listed.output.splitlines()]
     assert rows[0] == ["slot", "kind", "what it does", "source", "from"]
     assert ["schedule", "right", "Turn at the right.", "nobody 2026", "plug-in my_turns"] in rows
-    table = CliRunner().invoke(cli, ["parts"], env={"COLUMNS": "200"}).output
+    table = CliRunner().invoke(cli, ["parts", "schedule"], env={"COLUMNS": "200"}).output
     assert "Turn at the right." in table
+    # Into a pipe, all of them are a line each.
+    piped = CliRunner().invoke(cli, ["parts"], env={"COLUMNS": "20"}).output.splitlines()
+    assert "schedule\tright\tTurn at the right." in piped
+    assert len(piped) == len(CliRunner().invoke(cli, ["parts", "--tsv"]).output.splitlines()) - 1
+    assert {line.count("\t") for line in piped} == {2}
     with pytest.raises(UserError, match="there is no slot 'shedule'; did you mean 'schedule'"):
         CliRunner().invoke(cli, ["parts", "shedule"], catch_exceptions=False)
 

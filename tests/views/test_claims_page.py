@@ -26,7 +26,7 @@ DECISION = {
 
 
 def row(**said):
-    known = {"verdict": "confirmed", "seeds": 2, "minutes": 1.25, **said}
+    known = {"verdict": "confirmed", "seeds": 2, "minutes": 1.25, "commit": "c0ffee" * 6, **said}
     figures = (ClaimFigure.read(DECISION),)
     return ClaimRow(
         "pg", "mine", "better", "It is <b>better</b>.", "sums", figures=figures, **known
@@ -88,6 +88,17 @@ def test_the_page_escapes_and_groups_by_family():
     assert 'id="pg"' in page
     assert 'id="len"' not in page
     assert "2 claims: 1 confirmed, 1 refuted; 1 of them stale" in page
+
+
+def test_what_was_decided_on_code_that_was_not_committed_says_so():
+    assert row().cells()[5] == "confirmed"
+    assert row(commit=None, stale=True).cells()[5] == "confirmed (stale) (not committed)"
+    assert ClaimRow("pg", "mine", "later", "It will.", "sums").cells()[5] == "not run"
+    assert "<code>c0ffeec0</code>" in claims_page([row()], {"pg": "gradients"})
+    page = claims_page([row(commit=None, seeds=1)], {"pg": "gradients"})
+    assert "· 1 seed ·" in page
+    assert "· not committed" in page
+    assert "<code></code>" not in page
 
 
 def test_a_count_leaves_out_what_there_is_none_of():

@@ -125,8 +125,10 @@ class ClaimRow:
     """With what it is to be compared; `against` has what it was compared with once it was run."""
     seeds: int = 0
     minutes: float = 0.0
-    commit: str = ""
-    rechecked: str = ""
+    commit: str | None = None
+    """At which it was decided; None where the project's code was not committed."""
+    rechecked: str | None = None
+    """At which its first seed was run again; None where that was never asked for."""
 
     @property
     def against(self) -> str:
@@ -136,13 +138,14 @@ class ClaimRow:
     def cells(self) -> tuple[str, ...]:
         """Fill the columns of `HEADING`."""
         ran = self.verdict != CLAIM_NOT_RUN
+        uncommitted = " (not committed)" if ran and self.commit is None else ""
         return (
             self.family,
             self.method,
             self.claim,
             self.against,
             "; ".join(each.told for each in self.figures),
-            f"{self.verdict}{' (stale)' * self.stale}",
+            f"{self.verdict}{' (stale)' * self.stale}{uncommitted}",
             str(self.seeds) if ran else "",
             f"{self.minutes:.1f}" if ran else "",
         )

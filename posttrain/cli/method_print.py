@@ -1,0 +1,169 @@
+"""How `posttrain method show` prints a method: its switches, its story, what is known of it."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.markup import escape
+
+from posttrain.cli.method_shown import ShownMethod
+from posttrain.cli.options import plain_table
+from posttrain.cli.remarks import remarks_on_values
+from posttrain.learning.algorithms.identity import Identified, digest
+from posttrain.methods.method import Method
+from posttrain.pipeline.method_checks import checks_of
+from posttrain.pipeline.verdicts import broken_off, remarks_on_verdicts, verdicts_of
+from posttrain.stage.config import StageConfig
+
+
+class KnownOfMethod(NamedTuple):
+    """What was found out about a method; nothing of what is no method, such as a recipe."""
+
+    verdicts: Mapping[str, str] = {}
+    """What is known of its claims, by their names."""
+    remarks: Mapping[str, Sequence[str]] = {}
+    """What there is to say beside the verdicts, by claim."""
+    broken: Mapping[str, str] = {}
+    """How the last run of a claim ended that came to no verdict."""
+    checks: Mapping[str, str] = {}
+    """The checks that were made of it as it is today, by their kinds."""
+
+    @classmethod
+    def of(cls, method: Method, root: Path) -> Self:
+        """Look it up in a project."""
+        return cls(
+            verdicts_of(method, root),
+            remarks_on_verdicts(method),
+            broken_off(method, root),
+            checks_of(method, root),
+        )
+
+
+def print_method(shown: ShownMethod, known: KnownOfMethod, *, verbose: bool) -> None:
+    """Print all that is known of a method.
+
+    Args:
+        shown: The method.
+        known: What was found out about it.
+        verbose: Whether to say of each switch what it does.
+
+    """
+    console = Console(highlight=False)
+    said = shown.method
+    console.print(f"[bold]{shown.name}[/]  {escape(said.title) if said else ''}", soft_wrap=True)
+    if shown.remark:
+        console.print(f"note: {shown.remark}", markup=False, soft_wrap=True)
+    if said:
+        console.print(said.says, markup=False)
+    for place, algorithm in shown.algorithms.items():
+        console.print(f"{place}  {escape(algorithm.describe())}", soft_wrap=True)
+        console.print(f"{place} sha256 {digest(algorithm)}", soft_wrap=True)
+        section = place.partition(".")[0]
+        if isinstance(config := shown.sections[section], Identified):
+            console.print(f"{section} sha256 {digest(config)}", soft_wrap=True)
+    console.print()
+    _print_switches(console, shown, verbose=verbose)
+    for section, config in shown.sections.items():
+        for line in remarks_on_values(config):
+            console.print(f"note: {section}: {line}", markup=False, soft_wrap=True)
+    for heading, text in _story(said, known) if said else ():
+        console.print(f"\n[bold]{heading}[/]")
+        console.print(text, markup=False, soft_wrap=heading == "claims")
+
+
+def switch_value(value: object) -> str:
+    """Spell a switch as it is written in a recipe."""
+    return "[dim]null[/]" if value is None else f"[cyan]{json.dumps(value).strip(chr(34))}[/]"
+
+
+def _print_switches(console: Console, shown: ShownMethod, *, verbose: bool) -> None:
+    more = ("meaning",) if verbose else ()
+    table = plain_table("switch", "value", "framework's default", *more, unbroken=("switch",))
+    meanings = {
+        f"{name}.{path}": text
+        for name, config in shown.sections.items()
+        for path, text in _meanings(config, ())
+    }
+    for path, (value, default) in shown.told_switches().items():
+        other = "" if value == default else switch_value(default)
+        meant = [f"[dim]{meanings.get(path, '')}[/]"] if verbose else []
+        table.add_row(path, switch_value(value), f"[dim]{other}[/]", *meant)
+    console.print(table)
+
+
+def _story(method: Method, known: KnownOfMethod) -> Iterator[tuple[str, str]]:
+    """What a method's file says beside its settings, under headings."""
+    texts = {
+        "equation": method.equation.rstrip("\n"),
+        "source": str(method.source),
+        "note": method.note,
+        "like": method.like,
+        "of the system": method.system,
+        "leaves out": "\n".join(method.leaves_out),
+        "reads": "\n".join(_inputs(method)),
+        "claims": "\n".join(_claims(method, known)),
+        "checks": "\n".join(f"{kind}: {found}" for kind, found in sorted(known.checks.items())),
+    }
+    return ((heading, text) for heading, text in texts.items() if text)
+
+
+def _inputs(method: Method) -> Iterator[str]:
+    """What each section reads of other stages, and who has these: the method or a recipe."""
+    for section, said in method.sets.items():
+        for port, source in _connected((said or {}).get("inputs") or {}, section):
+            makes = "the method sets" if source.partition(".")[0] in method.sets else "recipes have"
+            yield f"{port} from {source}, which {makes}"
+
+
+def _connected(inputs: Mapping[str, Any], above: str) -> Iterator[tuple[str, str]]:
+    """The ports that are connected, by dotted place, and each output that one reads."""
+    for port, source in inputs.items():
+        place = f"{above}.{port}"
+        if isinstance(source, Mapping):
+            yield from _connected(source, place)
+        elif source is not None:
+            yield from ((place, each) for each in ([source] if isinstance(source, str) else source))
+
+
+def _claims(method: Method, known: KnownOfMethod) -> Iterator[str]:
+    """What is claimed and known of each claim, where it is decided, what each other arm sets."""
+    for claim in method.claims:
+        yield f"{claim.name}: {claim.says}"
+        verdict = known.verdicts.get(claim.name, "")
+        remarks = known.remarks.get(claim.name, ()) if verdict else ()
+        # Where a verdict stands, nothing is left to be gone on with.
+        stands = verdict and not verdict.startswith("stale")
+        left = "" if stands else known.broken.get(claim.name, "")
+        told = [line for line in (verdict, *remarks, left) if line]
+        yield from (f"  {line}" for line in told or ["not run"])
+        yield f"  arena {claim.arena}, equal {claim.matched}"
+        yield from (f"  arm {name}: {_in_a_line(said)}" for name, said in claim.against.items())
+
+
+def _in_a_line(said: Mapping[str, Any]) -> str:
+    """Spell sections of a recipe as YAML in one line."""
+    import yaml
+
+    line: str = yaml.safe_dump(
+        dict(said), default_flow_style=True, sort_keys=False, allow_unicode=True, width=float("inf")
+    )
+    return line.strip()
+
+
+def _meanings(config: BaseModel, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """What each switch does, from its docstring, by dotted path."""
+    texts = config.texts_of_fields() if isinstance(config, StageConfig) else {}
+    for name in type(config).model_fields:
+        inner = getattr(config, name)
+        if isinstance(inner, BaseModel):
+            yield from _meanings(inner, (*path, name))
+        elif isinstance(inner, Mapping) and inner:
+            for key, part in inner.items():
+                if isinstance(part, BaseModel):
+                    yield from _meanings(part, (*path, name, key))
+        else:
+            text = " ".join(texts.get(name, "").split()).replace("`", "").replace("[", r"\[")
+            yield ".".join((*path, name)), text
