@@ -66,6 +66,8 @@ def test_every_published_system_is_listed_once_with_its_state(posttrain):
     assert all(row["missing"] for row in known.values() if row["state"] not in ("y", "text"))
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_the_list_is_filtered_by_family_and_by_state(posttrain):
     _, *rows = lines(posttrain("method", "list", "--tsv", "--family", "rub", "--state", "-").out)
     assert rows
@@ -280,6 +282,8 @@ def test_where_nothing_is_stale_it_says_so(posttrain):
     assert posttrain("method", "recheck", "dapo").out == "nothing is claimed\n"
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_file_that_is_wrong_is_named_behind_all_the_others(posttrain, toy):
     toy.write("methods/pg/mine.yaml", "name: mine\ntitel: Mine\nfamily: pg\n")
     told = posttrain("method", "list", "--family", "pg")
@@ -313,14 +317,9 @@ SLIPS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    # Each lists all methods of a family and looks twice for its own.
-    [
-        pytest.param(*slip, id=what, marks=pytest.mark.slow if place else ())
-        for place, (what, slip) in enumerate(SLIPS.items())
-    ],
-)
+# The verdicts on all methods of a family are looked at for it.
+@pytest.mark.slow
+@pytest.mark.parametrize(("text", "sentence"), SLIPS.values(), ids=SLIPS)
 def test_a_slip_in_a_method_is_told_at_its_place_and_the_others_are_listed(
     posttrain, toy, text, sentence
 ):
