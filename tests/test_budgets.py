@@ -93,11 +93,17 @@ def parsed(module):
 
 
 @cache
+def nodes(module):
+    """Every node of a module; several budgets look at all of them."""
+    return list(ast.walk(parsed(module)))
+
+
+@cache
 def imported(module):
     """The modules of ours that a module imports anywhere in it."""
     package = module if modules()[module].name == "__init__.py" else module.rpartition(".")[0]
     names = set()
-    for node in ast.walk(parsed(module)):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -138,7 +144,7 @@ def circle(graph):
 def classes():
     """Every class with the module that it stands in."""
     for module in modules():
-        for node in ast.walk(parsed(module)):
+        for node in nodes(module):
             if isinstance(node, ast.ClassDef):
                 yield module, node
 
@@ -222,7 +228,7 @@ def british_names():
     found = set()
     for module in modules():
         names = {Path(part).stem for part in module.split(".")}
-        for node in ast.walk(parsed(module)):
+        for node in nodes(module):
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 names.add(node.name)
             elif isinstance(node, ast.arg | ast.keyword):

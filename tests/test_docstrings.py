@@ -51,9 +51,15 @@ def parameters(node):
 
 
 @functools.cache
+def parsed(path):
+    """A file's syntax tree, which several rules look at."""
+    return ast.parse(path.read_text())
+
+
+@functools.cache
 def explained():
     """Names of all functions of the package whose docstring has `Args:`."""
-    trees = [ast.parse(path.read_text()) for path in sorted((ROOT / "posttrain").rglob("*.py"))]
+    trees = [parsed(path) for path in sorted((ROOT / "posttrain").rglob("*.py"))]
     every = (pair for tree in trees for pair in public_functions(tree.body))
     return {name for name, node in every if "Args:" in (ast.get_docstring(node) or "")}
 
@@ -65,7 +71,7 @@ def missing(path):
     base declares may point there: its docstring says ``see `Base.method` ``, which has them.
     """
     found = []
-    for name, node in public_functions(ast.parse(path.read_text()).body):
+    for name, node in public_functions(parsed(path).body):
         text = ast.get_docstring(node) or ""
         prose = text if "Args:" in text else text.partition(">>> ")[0].strip()
         if len(parameters(node)) < 2 and "\n" not in prose:
@@ -108,8 +114,7 @@ def against_ruff(paths):
 
 def stands_in_public(path, line):
     """True where a line is of a public function's docstring."""
-    tree = ast.parse(path.read_text())
-    bodies = [node.body[0] for _, node in public_functions(tree.body)]
+    bodies = [node.body[0] for _, node in public_functions(parsed(path).body)]
     return any(body.lineno <= line <= body.end_lineno for body in bodies)
 
 

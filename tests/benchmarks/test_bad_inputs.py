@@ -88,6 +88,7 @@ def tried(*options):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_slice_of_recipes():
     done = tried("--kinds", "recipes", "--every", "40", "--unrun")
     assert done.returncode == 0, done.stdout + done.stderr

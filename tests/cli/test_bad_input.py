@@ -200,6 +200,7 @@ def test_a_file_that_cannot_be_used(toy, own_file, posttrain, contents, name, li
     assert not list((toy.root / ".posttrain/staging").rglob("*.parquet"))
 
 
+@pytest.mark.slow
 def test_what_was_made_before_stays_as_it_was(own_file, posttrain, contents):
     file = own_file(*map(solved, range(9)))
     assert posttrain("run", "--local").code == 0

@@ -59,7 +59,12 @@ def pickle(folder):
 @pytest.mark.parametrize(
     ("damage", "arguments", "sentence"),
     [
-        (pickle, [], "FOLDER: the weights are pickled (pytorch_model.bin); save the model with sa"),
+        pytest.param(
+            pickle,
+            [],
+            "FOLDER: the weights are pickled (pytorch_model.bin); save the model with sa",
+            marks=pytest.mark.slow,
+        ),
         (None, ["base.path=modle"], "base: source 'model' is at ROOT/modle, and nothing"),
         (
             None,

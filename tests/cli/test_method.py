@@ -24,7 +24,7 @@ def _wide(monkeypatch):
 
 
 LOOKED_AT = {}
-"""What was found of the verdicts on methods, by the methods."""
+"""What was found of the verdicts on a method, by its name."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,10 +33,14 @@ def _verdicts_are_looked_at_once(monkeypatch):
     look = verdicts.standing_verdicts
 
     def once(methods, root):
-        asked = tuple(each.method.name for each in methods)
-        if asked not in LOOKED_AT:
-            LOOKED_AT[asked] = look(methods, root)
-        return LOOKED_AT[asked]
+        anew = [each for each in methods if each.method.name not in LOOKED_AT]
+        found = look(anew, root)
+        LOOKED_AT.update({each.method.name: {} for each in anew})
+        for (name, claim), word in found.items():
+            LOOKED_AT[name][name, claim] = word
+        return {
+            claim: word for each in methods for claim, word in LOOKED_AT[each.method.name].items()
+        }
 
     for module in (verdicts, method_claims, method_list):
         monkeypatch.setattr(module, "standing_verdicts", once)
@@ -46,6 +50,9 @@ def lines(text):
     return [line.split("\t") for line in text.splitlines()]
 
 
+# Who lists them all has the stages of every claim planned.
+@pytest.mark.slow
+@pytest.mark.core
 def test_every_published_system_is_listed_once_with_its_state(posttrain):
     heading, *rows = lines(posttrain("method", "list", "--tsv").out)
     assert heading == ["system", "family", "kind", "state", "file", "claims", "missing"]
@@ -60,6 +67,8 @@ def test_every_published_system_is_listed_once_with_its_state(posttrain):
     assert all(row["missing"] for row in known.values() if row["state"] not in ("y", "text"))
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_the_list_is_filtered_by_family_and_by_state(posttrain):
     _, *rows = lines(posttrain("method", "list", "--tsv", "--family", "rub", "--state", "-").out)
     assert rows
@@ -68,6 +77,8 @@ def test_the_list_is_filtered_by_family_and_by_state(posttrain):
     assert (said.code, said.sentence) == (2, "there is no family 'lne'; did you mean 'len'?")
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_base_methods_stand_beside_the_systems(posttrain):
     told = posttrain("method", "list").out
     for name, found in every_method().items():
@@ -124,6 +135,7 @@ def test_show_finds_a_digest_of_today_and_of_version_0_1(posttrain):
     assert posttrain("method", "show", "00000000").code == 2
 
 
+@pytest.mark.slow
 def test_a_digest_of_version_0_1_of_what_is_another_algorithm_by_now_says_so(posttrain):
     named, of_then = posttrain("method", "show", "cispo").out, "87dc578dd8d2"
     shown = posttrain("method", "show", of_then).out
@@ -271,6 +283,8 @@ def test_where_nothing_is_stale_it_says_so(posttrain):
     assert posttrain("method", "recheck", "dapo").out == "nothing is claimed\n"
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_file_that_is_wrong_is_named_behind_all_the_others(posttrain, toy):
     toy.write("methods/pg/mine.yaml", "name: mine\ntitel: Mine\nfamily: pg\n")
     told = posttrain("method", "list", "--family", "pg")
@@ -304,6 +318,8 @@ SLIPS = {
 }
 
 
+# The verdicts on all methods of a family are looked at for it.
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "sentence"), SLIPS.values(), ids=SLIPS)
 def test_a_slip_in_a_method_is_told_at_its_place_and_the_others_are_listed(
     posttrain, toy, text, sentence
@@ -403,6 +419,7 @@ def test_a_check_has_no_place_outside_of_a_project(posttrain, tmp_path_factory, 
     assert not list(bare.iterdir())
 
 
+@pytest.mark.slow
 def test_show_says_what_a_method_reads_and_what_its_claims_compare(posttrain):
     shown = posttrain("method", "show", "asking").out
     assert "sft.traces from synthesize.corpus, which the method sets" in shown

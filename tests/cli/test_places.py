@@ -107,6 +107,7 @@ def test_a_read_only_clone_that_nobody_ever_used_can_be_looked_at(toy, posttrain
         subprocess.run(["umount", "--lazy", str(toy.root)], check=True)
 
 
+@pytest.mark.slow
 def test_a_try_leaves_the_committed_files_and_is_complete_beside_them(toy, posttrain):
     assert posttrain("run", "--local").code == 0
     before = texts(toy)

@@ -148,6 +148,7 @@ def test_generated_files_that_are_no_text_are_written_anew(toy, posttrain):
     assert b"stages:" in (toy.root / "dvc.yaml").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_project_beside_another_is_not_inside_it(toy, posttrain):
     assert posttrain("init", f"../{toy.root.name}-beside").code == 0
     refused = posttrain("init", "below/it")
@@ -191,6 +192,7 @@ def test_a_home_that_is_no_folder_is_found_before_anything_runs(
     assert contents() == before
 
 
+@pytest.mark.slow
 def test_closed_standard_files_are_nobody_elses(toy):
     """What is opened first would have their numbers, and be written into."""
     words = shlex.join([sys.executable, "-m", "posttrain", "run", "--local"])
@@ -203,6 +205,7 @@ def test_closed_standard_files_are_nobody_elses(toy):
     assert ledger.startswith(b"SQLite format 3")
 
 
+@pytest.mark.slow
 def test_what_an_encoding_lacks_is_escaped(toy):
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     shown = toy.cli("method", "show", "dapo", env=plain)
@@ -244,6 +247,7 @@ def test_no_schedule_is_an_answer(toy, posttrain, verb, said):
     assert shown.out.startswith(said)
 
 
+@pytest.mark.slow
 def test_the_next_step_of_a_folder_with_a_space_can_be_typed(posttrain, tmp_path_factory):
     folder = tmp_path_factory.mktemp("a space") / "sums"
     assert f"Next: cd '{folder}' && make run" in posttrain("init", str(folder)).out

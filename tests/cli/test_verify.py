@@ -25,6 +25,8 @@ def kept(toy):
         return ledger.annotations.verifications()
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_run_of_plain_sums_holds_bit_for_bit_and_the_workspace_stays(toy, posttrain, contents):
     toy.run("third.amount=5")
     before = contents()

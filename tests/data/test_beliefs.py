@@ -65,6 +65,7 @@ def test_solutions_are_in_three_modes_and_as_often_wrong_as_is_said():
     assert 410 < sum(right) < 550
 
 
+@pytest.mark.slow
 def test_too_many_stories_are_refused():
     with pytest.raises(UserError, match="has fewer than 5000 different stories of 2 events"):
         read(4990, events=2)

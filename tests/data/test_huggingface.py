@@ -236,6 +236,7 @@ def from_hub(tmp_path):
     server.shutdown()
 
 
+@pytest.mark.slow
 def test_a_data_set_is_read_by_name_and_an_unknown_name_is_one_sentence(from_hub):
     assert from_hub("org/sums", "org2/unknown") == [
         str([ROW]),

@@ -60,6 +60,7 @@ write_table(frame, Path(sys.argv[1]), CURVE)
 """
 
 
+@pytest.mark.slow
 def test_bytes_do_not_depend_on_the_number_of_threads(tmp_path):
     digests = set()
     for threads in ("1", "3"):

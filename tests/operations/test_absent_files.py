@@ -46,6 +46,7 @@ def said_of(origin):
     return f"second: source 'given' is at {origin.root.parent}/outside.jsonl, and nothing is there"
 
 
+@pytest.mark.slow
 def test_a_stage_is_up_to_date_by_the_digest_that_was_recorded(origin, clone):
     note = f"note: {said_of(origin)}; up to date by its digest in posttrain.lock\n"
     planned = clone.cli("plan")
@@ -93,6 +94,7 @@ def test_a_digest_stands_for_no_other_file_and_for_no_lost_bytes(origin, clone, 
     assert clone.cli("run", "--local").returncode == 2
 
 
+@pytest.mark.slow
 def test_verbs_that_only_look_work_and_say_it(origin, clone):
     clone.recipe((origin.root / "recipe.yaml").read_text().replace("outside", "mistyped"))
     shown = clone.cli("status")

@@ -14,6 +14,7 @@ from posttrain.pipeline.execution.lockstate import NAME, committed
 from posttrain.pipeline.execution.session import open_session
 from posttrain.provenance.ledger import open_ledger
 from tests.conftest import Toy, made_toy
+from tests.quick import first_now
 
 
 def git(folder, *words):
@@ -143,6 +144,7 @@ def test_a_clone_that_made_something_gives_it_back(clone, tmp_path):
     assert {action for action, _ in actions(other).values()} == {"cached"}
 
 
+@pytest.mark.slow
 def test_another_remote_than_the_default_one_is_named(clone, tmp_path):
     clone.run()
     shutil.rmtree(tmp_path / "remote")
@@ -177,6 +179,7 @@ def test_a_lost_object_of_the_remote_is_made_again(clone, tmp_path):
     assert [each.status for each in clone.run().values()] == ["restored", "succeeded", "restored"]
 
 
+@pytest.mark.slow
 def test_pull_takes_the_stages_that_are_ready_and_names_the_others(clone):
     clone.recipe("third: {amount: 7}\n")
     pulled = clone.cli("pull")
@@ -202,6 +205,7 @@ def test_a_merge_conflict_and_a_damaged_lock_are_one_sentence(clone):
     assert refused.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_without_a_remote_or_a_run_there_is_nothing_to_send(toy):
     refused = toy.cli("push")
     assert refused.returncode == 2
@@ -222,6 +226,7 @@ def test_a_damaged_ledger_of_the_remote_changes_nothing(clone, tmp_path):
     assert not (clone.root / "data").exists()
 
 
+@pytest.mark.slow
 def test_a_ledger_that_cannot_be_read_is_not_replaced_by_a_push(clone, tmp_path):
     """A newer posttrain pushed it from a copy of this folder: what it says is not lost."""
     assert clone.cli("push").returncode == 0
@@ -236,6 +241,7 @@ def test_a_ledger_that_cannot_be_read_is_not_replaced_by_a_push(clone, tmp_path)
     assert pushed.read_bytes() == newer
 
 
+@pytest.mark.slow
 def test_two_copies_of_a_folder_lose_no_record_of_each_other(clone, tmp_path):
     """`cp -r` copies the name under which the ledger lies in the remote, too."""
     assert clone.cli("push").returncode == 0
@@ -258,7 +264,7 @@ def test_two_copies_of_a_folder_lose_no_record_of_each_other(clone, tmp_path):
             assert [ledger.stage_run(each) is not None for each in ids] == [True, True]
 
 
-@pytest.mark.parametrize("url", ["gs://bucket/project", "ssh://nobody.invalid/project"])
+@pytest.mark.parametrize("url", first_now(["gs://bucket/project", "ssh://nobody.invalid/project"]))
 def test_a_client_of_the_remote_that_is_not_installed_is_one_sentence(clone, url):
     """Extras of DVC; where one is installed it is the machine or bucket that does not answer."""
     (clone.root / ".dvc/config.local").write_text(f"['remote \"team\"']\n    url = {url}\n")

@@ -86,6 +86,7 @@ def test_the_gradient_of_each_method(world, name):
 STORED = {"kind": "stored", "count": 1, "when": "always"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("switches", "weight"),
     [
@@ -155,6 +156,7 @@ def test_formulas_share_no_line_with_the_product():
                 assert node.module in allowed, file
 
 
+@pytest.mark.slow
 def test_the_formula_of_another_method_is_told_apart(world, default_run):
     """Of the same rollouts: another denominator alone."""
     run = default_run

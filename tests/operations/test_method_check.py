@@ -91,6 +91,7 @@ def test_what_acts_and_what_does_nothing_is_told_apart(world):
     assert not idle["rl", ALL_OF_IT].acts
 
 
+@pytest.mark.slow
 def test_what_the_rest_needs_cannot_be_taken_out(world):
     found = effects(find_method("simpo").method, world)
     assert found["preference", ALL_OF_IT].acts
@@ -98,6 +99,7 @@ def test_what_the_rest_needs_cannot_be_taken_out(world):
     assert "set per_token to true" in found["preference", "algorithm.per_token"].remark
 
 
+@pytest.mark.slow
 def test_a_method_that_trains_nothing_is_judged_by_its_figures(world):
     """A blind diagnostic says the same of what was trained and of what was not."""
     looking = {
@@ -122,6 +124,7 @@ def test_a_method_of_no_such_section_has_no_line(world):
     assert effects(method("beside", curate={"order": "mixed"}), world) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["format_gate", "rlcr"])
 def test_a_reward_of_what_only_some_texts_have_acts(world, name):
     found = effects(find_method(name).method, world)
@@ -154,6 +157,7 @@ def test_a_connection_is_the_worlds_own_artifact_of_the_ports_kind(world):
         world.inputs_of("rl", {"inputs": {"rewards": "a.b"}})
 
 
+@pytest.mark.slow
 def test_a_method_is_looked_at_on_what_its_own_sections_make(world):
     """Of a world's episodes the policy says several turns; of the usual samples, one."""
     source = {"kind": "world", "world": {"kind": "bandit", "presses": 3}}
@@ -184,6 +188,7 @@ def test_every_kind_that_these_stages_read_is_there_or_told(world, section):
             assert all(path.exists() for path in world.inputs_of(section, said).values())
 
 
+@pytest.mark.slow
 def test_sections_of_a_method_are_looked_at_one_by_one(world):
     both = method("both", preference={"algorithm": {"beta": 0.5}}, rl=NO_CLIP)
     found = effects(both, world)
@@ -197,6 +202,7 @@ def test_sections_of_a_method_are_looked_at_one_by_one(world):
     assert found["preference", "algorithm.beta"].place == "preference.algorithm.beta"
 
 
+@pytest.mark.slow
 def test_a_method_that_does_nothing_as_a_whole_ends_the_command_with_1(tmp_path, monkeypatch):
     grpo = {"algorithm": {"preset": "grpo"}}
     half = method("half", preference={"algorithm": {"beta": 0.5}}, rl=NO_CLIP)

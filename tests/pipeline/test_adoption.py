@@ -147,6 +147,7 @@ def test_other_inputs_and_lost_outputs_are_never_adopted(old):
     assert "gone" in found["first"].reason
 
 
+@pytest.mark.slow
 def test_what_is_in_the_cache_alone_comes_back_from_there(old):
     shutil.rmtree(old.root / "data")
     assert actions(old) == ["adopt"] * 3
@@ -162,6 +163,7 @@ def test_a_change_under_the_same_rules_runs(toy, edit):
     assert found["first"].reason == f"the code of {toy.helper}:add changed"
 
 
+@pytest.mark.slow
 def test_the_commands_say_what_was_adopted(old, edit):
     edit(old.root / f"{old.helper.replace('.', '/')}.py", "return a + b", "return b + a")
     shown = old.cli("adopt")

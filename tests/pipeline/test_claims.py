@@ -115,6 +115,7 @@ PARTS = {{"token_weight": {{"all_alike": Mine}}}}
 """
 
 
+@pytest.mark.slow
 def test_a_claim_on_a_part_of_the_projects_own_rests_on_its_code(project, monkeypatch):
     monkeypatch.syspath_prepend(str(project.root))
     alike = "rl: {algorithm: {preset: dr_grpo, token_weights: {own: all_alike}}"

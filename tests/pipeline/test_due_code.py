@@ -5,6 +5,7 @@ import json
 import pytest
 
 from posttrain.stage.errors import UserError
+from tests.quick import first_now
 
 # While the first stage runs, the file `edit` says which file gets which text.
 EDITING = """
@@ -51,6 +52,7 @@ OLD = "def add(a, b):\n    return a + b\n"
 NEW = "def add(a, b):\n    return a + 10 * b\n"
 
 
+@pytest.mark.slow
 def test_a_stage_that_is_due_after_an_edit_is_recorded_under_the_new_code(project):
     project.helper_file.write_text(OLD)
     project.run()
@@ -92,7 +94,7 @@ def test_an_edit_that_is_taken_back_before_the_end_is_seen_by_what_was_imported(
         project.run()
 
 
-@pytest.mark.parametrize("edited", ["given.txt", "data/first/result.json"])
+@pytest.mark.parametrize("edited", first_now(["given.txt", "data/first/result.json"]))
 def test_what_ran_while_an_input_changed_is_not_published(project, edited):
     """A file that the recipe declares, and the output of a stage before."""
     project.write("given.txt", "1")

@@ -54,6 +54,7 @@ def test_every_import_of_then_is_named_with_that_of_today(project):
     assert "posttrain.data.tables is" not in said
 
 
+@pytest.mark.slow
 def test_with_the_names_of_the_document_it_resolves(project):
     for file in project.rglob("*.py"):
         text = file.read_text()

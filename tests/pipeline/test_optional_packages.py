@@ -32,11 +32,13 @@ def default(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_default_recipe_has_no_use_for_an_extra(default):
     assert optional("posttrain") >= EXTRAS
     assert set().union(*packages(default).values()) == set()
 
 
+@pytest.mark.slow
 def test_what_the_parameters_ask_for_is_in_the_key_of_that_stage_alone(default):
     found = packages(default, "sft.learner.lora.rank=4", "probe.engine=vllm")
     assert found.pop("sft") == {"peft"}

@@ -7,6 +7,7 @@ from ruamel.yaml import YAML
 
 from posttrain.pipeline.execution.failures import StageFailed
 from posttrain.stage.errors import UserError
+from tests.quick import first_now
 
 CONFIG = """
 from posttrain.stage.schedule import Schedulable
@@ -64,7 +65,7 @@ UP_TO_DATE = {"first": "cached", "second": "cached", "third": "cached"}
 SECOND_ANEW = {"first": "cached", "second": "run", "third": "pending"}
 
 
-@pytest.mark.parametrize("place", ["my_turns", "mine.turns"])
+@pytest.mark.parametrize("place", first_now(["my_turns", "mine.turns"]))
 def test_a_plugin_of_the_project_is_followed(project, edit, place):
     file = project.write(f"{place.replace('.', '/')}.py", PARTS)
     project.recipe(f"plugins: [{place}]\n" + NAMED)
@@ -160,6 +161,7 @@ def test_an_installed_plugin_counts_by_source_and_version(project, edit, site):
     assert planned(project) == SECOND_ANEW
 
 
+@pytest.mark.slow
 def test_a_plugin_installed_for_editing_counts_by_source_alone(project, edit, site):
     folder, forget = site
     origin = '{"url": "file:///somewhere", "dir_info": {"editable": true}}'

@@ -67,6 +67,7 @@ def test_every_part_that_ships_says_what_it_does(name):
             pytest.fail(f"{name} {kind}: {field} has no doc string")
 
 
+@pytest.mark.slow
 def test_listing_all_parts_imports_nothing_heavy():
     code = (
         "from posttrain.pipeline.slots import SLOTS, offered_parts; list(offered_parts([*SLOTS],"

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from posttrain.provenance.circumstances import differences
 
 AVX2 = {"processor": "AMD EPYC 7B12", "torch": "AVX2", "mkl": "any"}
@@ -24,6 +26,7 @@ for value in (None, "nonsense", "default"):
 """
 
 
+@pytest.mark.slow
 def test_torch_is_asked_and_not_the_variable():
     done = subprocess.run(
         [sys.executable, "-c", OBSERVE], env={}, capture_output=True, text=True, check=True

@@ -46,6 +46,7 @@ def test_a_signal_is_an_exception_with_its_number():
     assert (process.returncode, heard, said) == (0, "heard 15\n", "")
 
 
+@pytest.mark.slow
 def test_a_command_that_is_done_ends_as_the_success_that_it_is():
     """By itself, or after a while: the second of these never comes to its end."""
     done = begin("let_end", code=WAITS.replace("60)", "0.5)"))

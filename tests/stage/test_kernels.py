@@ -84,6 +84,7 @@ BOUND = {
 }
 
 
+@pytest.mark.slow
 def test_every_library_is_bound_and_portable_weights_are_those_of_every_processor():
     found = trained("portable", **kernel_environment("portable"))
     assert found == {**BOUND, "weights": REFERENCE}

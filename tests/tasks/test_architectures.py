@@ -74,10 +74,11 @@ def step(tmp_path):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "architecture",
     [
-        pytest.param(name, marks=() if name in AT_EVERY_CHANGE else pytest.mark.slow)
+        pytest.param(name, marks=pytest.mark.core if name in AT_EVERY_CHANGE else ())
         for name in CONFIGS
     ],
 )

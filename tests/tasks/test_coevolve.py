@@ -13,6 +13,7 @@ from posttrain.stage.errors import UserError
 from tasks.coevolve.config import SeveralConfig
 from tasks.coevolve.replay import replay_each
 from tasks.coevolve.stage import run
+from tests.quick import first_now
 
 SMALL = {
     "steps": 3,
@@ -246,7 +247,7 @@ def test_the_first_policy_alone_is_what_rl_makes_of_it(inputs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "exchange", ["swarm", "observer", "vote", "discussion", "adversary", "creator"]
+    "exchange", first_now(["swarm", "observer", "vote", "discussion", "adversary", "creator"])
 )
 def test_a_run_that_is_stopped_goes_on_to_the_same_bytes(exchange, inputs, tmp_path, monkeypatch):
     from posttrain.learning.rl import several

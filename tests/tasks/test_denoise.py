@@ -121,6 +121,7 @@ def test_the_policy_is_a_plain_checkpoint_with_masks(policy):
     assert len(loaded.tokenizer) == loaded.model.config.vocab_size
 
 
+@pytest.mark.slow
 def test_teaching_goes_on_to_the_same_bits(traces, policy, tmp_path):
     from posttrain.learning.models.optim import Optimizer
 
@@ -264,6 +265,7 @@ def test_answers_that_would_be_cut_short_are_refused(policy, problems, tmp_path)
         reinforced(policy, problems, tmp_path / "scratch", config)
 
 
+@pytest.mark.slow
 def test_rl_learns_what_is_right(policy, tmp_path):
     """The policy says either answer about as often; here one of them is always right."""
     down = [problem for problem in PROBLEMS_ASKED if problem.answer == "2"]

@@ -136,6 +136,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 def test_a_database_of_mlflow_is_read_and_not_changed(database):
     before = database.read_bytes()
     source = MlflowDatabase(file="mlflow.db", experiment="ppo")

@@ -9,6 +9,7 @@ import pytest
 from posttrain.learning.preference import training
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from tests.quick import first_now
 
 COMMON = {"steps": 4, "batch_tokens": 400, "checkpoint_every": 1}
 HALVING = {"from": 0.4, "to": 0.2, "over": 2}
@@ -100,7 +101,7 @@ def test_beta_follows_the_loss_of_the_step_before(go, given):
     assert len(set(given)) == 4
 
 
-@pytest.mark.parametrize("name", SCHEDULED)
+@pytest.mark.parametrize("name", first_now(SCHEDULED))
 def test_a_killed_run_goes_on_with_the_numbers_of_the_whole_one(go, given, name):
     whole = go(name, SCHEDULED[name], "whole")
     expected = list(given)
@@ -112,6 +113,7 @@ def test_a_killed_run_goes_on_with_the_numbers_of_the_whole_one(go, given, name)
     assert Path(resumed["curve"]).read_bytes() == Path(whole["curve"]).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_constant_schedule_is_the_plain_number(go):
     constant = {"from": 0.3, "to": 0.3, "over": 2}
     made = [

@@ -45,6 +45,7 @@ from tasks.preference import TASK
 from tasks.preference.stage import run
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
+from tests.quick import first_now, one_now_in
 
 NAMES = ("policy", "pairs", "curve", "report")
 QUICK = {
@@ -110,7 +111,9 @@ def test_it_orders_heldout_pairs_and_solves_more_than_before(guesser, coins_path
     assert set(sides) == {1}
 
 
-@pytest.mark.parametrize("name", [name for name in PREFERENCE_PRESETS if name != "xpo"])
+@pytest.mark.parametrize(
+    "name", one_now_in(4, [name for name in PREFERENCE_PRESETS if name != "xpo"])
+)
 def test_every_offline_algorithm_orders_heldout_pairs(guesser, probed, tmp_path, name):
     rate = {"orpo": 3e-3, "kto": 3e-3}.get(name, 1e-3)
     _, outputs, report = go(
@@ -143,7 +146,7 @@ def test_the_first_loss_is_known(guesser, probed, tmp_path, name, first):
     assert curve.filter(metric="preference/loss")["value"][0] == pytest.approx(first, rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["dpo", "xpo"])
+@pytest.mark.parametrize("name", first_now(["dpo", "xpo"]))
 def test_rounds_sample_from_the_policy_as_it_is_and_train_on_that(
     guesser, coins_path, probed, tmp_path, name
 ):
@@ -358,7 +361,7 @@ def test_packing_adapters_and_averages_train_too(guesser, probed, tmp_path):
     )
 
 
-@pytest.mark.parametrize("name", ["dpo", "kto", "ld_dpo", "rpo"])
+@pytest.mark.parametrize("name", first_now(["dpo", "kto", "ld_dpo", "rpo"]))
 def test_micro_batches_and_packing_give_the_one_batch_result(guesser, probed, tmp_path, name):
     curves = []
     for key, more in {
@@ -484,6 +487,7 @@ def test_what_cannot_be_learned_from_is_refused(guesser, probed, tmp_path):
         go({"policy": guesser, "samples": tmp_path / "verified.parquet"}, tmp_path)
 
 
+@pytest.mark.slow
 def test_rounds_do_not_go_on_with_other_problems(
     guesser, coins_path, probed, tmp_path, monkeypatch
 ):

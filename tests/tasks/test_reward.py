@@ -65,7 +65,14 @@ def test_the_likelihood_learns_and_generalizes_too(places, tmp_path):
     assert (loaded.parameterization, loaded.scale) == ("likelihood", 10.0)
 
 
-@pytest.mark.parametrize("config", [HEAD, LIKELIHOOD], ids=["head", "likelihood"])
+# Through the policy's own head it takes longer, and the rows are packed by the same code.
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(HEAD, id="head"),
+        pytest.param(LIKELIHOOD, id="likelihood", marks=pytest.mark.slow),
+    ],
+)
 def test_packed_pairs_give_the_losses_of_padded_ones(places, tmp_path, config):
     inputs, outputs = places
     losses = []
@@ -78,6 +85,7 @@ def test_packed_pairs_give_the_losses_of_padded_ones(places, tmp_path, config):
     assert losses[1] == pytest.approx(losses[0], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_adapters_train_a_head_that_is_saved_as_a_plain_classifier(places, tmp_path):
     inputs, outputs = places
     learner = LearnerConfig(lora={"rank": 4}, precision="bf16", ema_decay=0.5)

@@ -24,6 +24,7 @@ from tasks.probe.stage import run as probe
 from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run
 from tests.learning.episodes.test_contexts import Reading
+from tests.quick import first_now, one_now_in
 
 SMALL = {
     "algorithm": {"advantage": {"scale": "sample"}},
@@ -159,6 +160,7 @@ def test_how_often_it_is_saved_changes_nothing_but_the_scratch(trained, inputs, 
     assert contents(tmp_path / "never") == contents(folder)
 
 
+@pytest.mark.slow
 def test_minibatches_and_epochs_leave_the_engine_and_are_clipped(inputs, tmp_path):
     assert policy_bytes(
         inputs,
@@ -299,7 +301,7 @@ def test_every_metric_has_a_stable_name_and_a_meaning(inputs, tmp_path):
     assert {"rl/kl", "rl/value_loss", "rl/entropy_exact", "rl/drift", "rl/logprob_gap"} <= found
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", one_now_in(4, PRESETS))
 def test_every_preset_trains(inputs, tmp_path, name):
     settings = {}
     if "states" in PRESETS[name].algorithm.needs:
@@ -411,7 +413,7 @@ def test_rollouts_that_went_missing_beside_a_checkpoint_are_not_passed_over(inpu
         train(inputs, tmp_path / "two", scratch=scratch, steps=6)
 
 
-@pytest.mark.parametrize("last", [1, 3, 5])
+@pytest.mark.parametrize("last", first_now([3, 1, 5]))
 def test_a_run_that_a_rule_stops_is_resumed_to_the_same_end(inputs, tmp_path, monkeypatch, last):
     """No reward is 1 better than another, so patience 5 ends the run after 6 steps."""
     given = {"staleness": 1, "stop": {"patience": 5, "min_improvement": 1.0}}

@@ -45,6 +45,7 @@ def trained(policy, problems, folder, **settings):
     return trained_on_coins(SETTINGS | settings, policy, problems, folder)
 
 
+@pytest.mark.slow
 def test_engine_and_trainer_hold_to_one_mask_and_a_run_is_exact(
     guesser, coins_path, tmp_path, monkeypatch
 ):
@@ -72,6 +73,7 @@ def test_engine_and_trainer_hold_to_one_mask_and_a_run_is_exact(
     assert resumed == digest
 
 
+@pytest.mark.slow
 def test_nothing_outside_the_first_policys_nucleus_is_drawn_before_it_is_renewed(
     guesser, coins_path, tmp_path
 ):

@@ -28,6 +28,7 @@ from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run
 from tests.learning.episodes.environments import Absent, Counting
 from tests.learning.episodes.test_roles import Duel
+from tests.quick import first_now
 
 # Of a policy apart from the one that drew: what AReaL calls decoupled.
 DECOUPLED = {
@@ -119,7 +120,7 @@ class InTurn:
         pass
 
 
-@pytest.mark.parametrize("case", [*CASES, pytest.param("processes", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("case", first_now([*CASES, "processes"]))
 def test_what_is_drawn_ahead_is_what_one_process_draws(inputs, tmp_path, monkeypatch, case):
     if case != "processes":
         monkeypatch.setattr(local_pool, "LocalPool", InTurn)

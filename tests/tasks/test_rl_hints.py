@@ -53,6 +53,7 @@ def rows_of(outputs):
     return read_table(outputs["rollouts"], ROLLOUTS).to_dicts()
 
 
+@pytest.mark.slow
 def test_a_share_of_nothing_is_the_run_without_hints(inputs, tmp_path):
     plain = {name: inputs[name] for name in ("policy", "problems")}
     alone, _ = trained(plain, tmp_path / "plain", **NOW)
@@ -138,8 +139,13 @@ def test_a_group_that_failed_is_drawn_again_and_the_last_hint_is_learned_from(in
     "settings",
     [
         hinted(FITTED),
-        NOW | {"producer": {"kind": "before_failure", "share": 0.5}},
-        NOW | {"producer": {"kind": "guided", "begins": {"from": 0.0, "to": 1.0, "over": 2}}},
+        pytest.param(
+            NOW | {"producer": {"kind": "before_failure", "share": 0.5}}, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            NOW | {"producer": {"kind": "guided", "begins": {"from": 0.0, "to": 1.0, "over": 2}}},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["item_response", "before_failure", "guided"],
 )

@@ -28,6 +28,7 @@ from posttrain.learning.rl.producers.base import Production
 from posttrain.learning.rl.replay import replay
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from tests.quick import first_now
 from tests.tasks.test_rl_episodes import trained
 
 
@@ -180,7 +181,7 @@ def inputs(guesser, coins_path, tmp_path_factory):
     return {"policy": path, "problems": coins_path}
 
 
-@pytest.mark.parametrize("author", ["policy", "script"])
+@pytest.mark.parametrize("author", first_now(["policy", "script"]))
 def test_a_run_is_replayed_and_gone_on_with_to_the_same_weights(
     author, inputs, tmp_path, monkeypatch
 ):

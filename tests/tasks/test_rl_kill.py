@@ -106,10 +106,11 @@ OUTPUTS = ["policy", "rollouts", "curve", "report"]
 
 
 # Four runs that are killed and gone on with, each: one config at every change.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=() if name == "several_rewards" else pytest.mark.slow)
+        pytest.param(name, marks=pytest.mark.core if name == "several_rewards" else ())
         for name in CONFIGS
     ],
 )
@@ -153,6 +154,8 @@ STORED = EPISODES | {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_kill_leaves_stored_episodes_and_what_learns_from_them_whole(
     guessing, tmp_path, kill_runs
 ):

@@ -120,6 +120,7 @@ def test_equal_calls_give_equal_bits_and_the_rows_alone_equal_weights(ran, input
     assert found == weights_digest(load_policy(outputs["policy"]).model)
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_at_any_step_is_gone_on_with_to_the_same_bits(ran, inputs, tmp_path):
     whole, _ = ran
     config = RlStageConfig(**SMALL | SETTINGS | {"checkpoint_every": 1})
@@ -128,6 +129,7 @@ def test_a_run_that_ends_at_any_step_is_gone_on_with_to_the_same_bits(ran, input
     same(whole, outputs)
 
 
+@pytest.mark.slow
 def test_what_is_carried_over_is_drawn_ahead_to_the_bits_of_one_process(
     inputs, tmp_path, monkeypatch
 ):

@@ -2,6 +2,8 @@
 
 from functools import partial
 
+import pytest
+
 from posttrain.learning.rl.replay import replay
 from posttrain.stage.context import StageContext
 from tests.tasks.exact import killed_before_an_update, trained_on_coins
@@ -41,6 +43,8 @@ def trained(policy, problems, folder):
     return trained_on_coins(SETTINGS, policy, problems, folder)
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_rules_that_change_are_exact_after_a_kill_and_in_a_replay(
     guesser, coins_path, tmp_path, monkeypatch
 ):

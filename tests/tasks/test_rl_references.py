@@ -46,6 +46,7 @@ def trained(policy, problems, folder, **settings):
     return trained_on_coins(SETTINGS | settings, policy, problems, folder)
 
 
+@pytest.mark.slow
 def test_after_a_restart_nothing_is_left_of_what_was_before(
     guesser, coins_path, tmp_path, monkeypatch
 ):

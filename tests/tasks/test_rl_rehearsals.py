@@ -154,6 +154,7 @@ def trained(inputs, folder, **settings):
     return config, outputs, weights_digest(load_policy(outputs["policy"]).model)
 
 
+@pytest.mark.slow
 def test_a_run_that_rehearses_is_replayed_and_gone_on_with_to_the_same_weights(
     inputs, tmp_path, monkeypatch
 ):
@@ -294,6 +295,7 @@ def test_exploration_tries_one_or_two_objectives_and_becomes_rarer():
         assert sum(mixture(5, Random(seed))) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_a_run_whose_mixture_is_chosen_is_replayed_and_gone_on_with(inputs, tmp_path, monkeypatch):
     # Both of two objectives may be tried alike: what is sure to differ is what is not tried.
     tries = {"explore": 0.0, "explore_last": 0.0}

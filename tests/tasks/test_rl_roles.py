@@ -64,6 +64,7 @@ def test_rows_of_roles_and_segments_alone_lead_to_the_same_weights(producer, inp
         assert shared["reward"].max() == shared["advantages"].max() == 1
 
 
+@pytest.mark.slow
 def test_a_population_is_gone_on_with_from_the_checkpoint(inputs, tmp_path, monkeypatch):
     settings = {"producer": SELF_PLAY, "steps": 4, "checkpoint_every": 1}
     _, whole = trained(inputs, tmp_path / "whole", **settings)

@@ -103,6 +103,8 @@ def trained(policy, problems, folder, kind="recent"):
     return config, outputs, weights_digest(load_policy(outputs["policy"]).model)
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_run_is_replayed_and_gone_on_with_to_the_same_weights(
     guesser, coins_path, tmp_path, monkeypatch
 ):
@@ -138,6 +140,7 @@ def test_a_run_is_replayed_and_gone_on_with_to_the_same_weights(
     assert resumed == digest
 
 
+@pytest.mark.slow
 def test_what_is_left_over_is_learned_from_again_to_the_same_weights(
     guesser, coins_path, tmp_path, monkeypatch
 ):

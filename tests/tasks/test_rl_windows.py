@@ -63,6 +63,7 @@ def rows(ran):
     ]
 
 
+@pytest.mark.slow
 def test_each_step_has_a_window_of_every_answer_that_is_at_work(rows):
     """A window is of the step's own policy; an answer's rows are each a window longer."""
     goes_on = {}
@@ -101,6 +102,7 @@ def test_equal_calls_and_the_rows_alone_give_equal_bits(ran, inputs, tmp_path):
     assert found == weights_digest(load_policy(ran["policy"]).model)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_within_an_answer_goes_on_to_the_same_bits(ran, inputs, tmp_path):
     config = RlStageConfig(**SMALL | SETTINGS)
 
@@ -108,6 +110,7 @@ def test_a_run_that_is_killed_within_an_answer_goes_on_to_the_same_bits(ran, inp
     same(ran, outputs)
 
 
+@pytest.mark.slow
 def test_windows_are_drawn_ahead_to_the_bits_of_one_process(inputs, tmp_path, monkeypatch):
     monkeypatch.setattr(local_pool, "LocalPool", InTurn)
     settings = SETTINGS | {"staleness": 1}

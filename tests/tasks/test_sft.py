@@ -19,6 +19,7 @@ from posttrain.stage.errors import UserError
 from tasks.sft import TASK
 from tasks.sft.config import SftConfig
 from tasks.sft.stage import run
+from tests.quick import first_now
 
 CONFIG = {
     "epochs": 12.0,
@@ -182,7 +183,7 @@ def test_rows_beyond_the_context_of_the_model_are_refused(places, base, tmp_path
         run(TASK.config(**CONFIG), inputs, outputs, quiet(tmp_path))
 
 
-@pytest.mark.parametrize("save", ["merged", "adapter"])
+@pytest.mark.parametrize("save", first_now(["merged", "adapter"]))
 def test_adapters_learn_the_traces(places, base, tmp_path, save):
     inputs, outputs = places
     learner = {"lora": {"rank": 8, "save": save}, "packing": True}
@@ -236,12 +237,15 @@ def learned(config, table, base, write, tmp_path, name):
 
 @pytest.mark.parametrize(
     ("kind", "switch", "value"),
-    [("unlikelihood", "coefficient", 5.0), ("negative_aware", "negative_weight", 1.0)],
+    [
+        ("unlikelihood", "coefficient", 5.0),
+        pytest.param("negative_aware", "negative_weight", 1.0, marks=pytest.mark.slow),
+    ],
 )
 def test_wrong_rows_become_less_likely_than_where_they_are_left_out(
     kind, switch, value, answers, base, write, tmp_path
 ):
-    config = {"require_verified": False, "epochs": 12.0}
+    config = {"require_verified": False, "epochs": 6.0}
     found = {}
     for each in (0.0, value):
         loss = {"kind": kind, switch: each}
@@ -250,6 +254,7 @@ def test_wrong_rows_become_less_likely_than_where_they_are_left_out(
     assert found[value] > found[0.0] + 0.05
 
 
+@pytest.mark.slow
 def test_the_temporal_difference_of_inverse_soft_q_learning_changes_what_is_learned(
     answers, base, write, tmp_path
 ):
@@ -308,6 +313,7 @@ def test_weights_of_rows_count(answers, base, write, tmp_path):
     assert gains[0] > gains[1]
 
 
+@pytest.mark.slow
 def test_hindsight_rows_are_told_apart_by_the_words_before_the_prompt(
     answers, base, write, tmp_path
 ):
@@ -358,6 +364,7 @@ def test_a_pace_draws_rows_by_what_the_policy_already_says_of_them(
         TrainingConfig(pace={"by": "loss"}).plan([1, 1], seed=0)
 
 
+@pytest.mark.slow
 def test_the_assistants_earlier_turns_are_learned_where_the_recipe_says_so(
     answers, base, write, tmp_path
 ):
@@ -437,7 +444,7 @@ def test_a_loss_may_ask_for_the_reference_alone(base, answers, write, tmp_path):
     assert Anchored.seen[0] < 1e-4
 
 
-@pytest.mark.parametrize("learner", [{}, {"lora": {"rank": 4}}])
+@pytest.mark.parametrize("learner", first_now([{}, {"lora": {"rank": 4}}]))
 def test_what_is_held_out_is_measured_before_and_after_and_changes_nothing(
     answers, base, write, tmp_path, learner
 ):

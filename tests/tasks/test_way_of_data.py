@@ -84,6 +84,7 @@ def test_a_score_is_in_the_loss_after_at_most_twenty_one_files(update, monkeypat
     assert len(way.files) <= 21, str(way)
 
 
+@pytest.mark.slow
 def test_a_learning_rate_is_in_the_step_after_at_most_fifteen_files(update):
     """From the recipe's text to the optimizer's step, that of Muon and AdamW included."""
     with Way(RATE, end="Optimizer.step") as way:

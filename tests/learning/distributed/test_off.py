@@ -46,6 +46,7 @@ def command(*arguments):
     )
 
 
+@pytest.mark.slow
 def test_the_plan_of_the_default_recipe_imports_none_of_it(toy):
     (toy.root / "default").mkdir()
     shutil.copy(ROOT / "recipe.yaml", toy.root / "default")

@@ -13,6 +13,7 @@ from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
 from posttrain.learning.rollouts.engines.slots import SlotDecoder
 from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 from posttrain.stage.errors import UserError
+from tests.quick import first_now
 
 # None of them is for the decoder of Llamas, which goes by batches.
 NAMES = ["mistral-window", "gpt-neox", "gemma-tied"]
@@ -63,7 +64,7 @@ def apart(model, tokenizer, params):
     return [sample for prompt in SOME for sample in engine.sample([prompt], params)]
 
 
-@pytest.mark.parametrize("model", NAMES, indirect=True)
+@pytest.mark.parametrize("model", first_now(NAMES), indirect=True)
 def test_places_are_bounded_and_refilled_and_samples_are_those_of_each_prompt_alone(
     model, tokenizer, forwards, same_draws
 ):

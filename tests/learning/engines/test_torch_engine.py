@@ -143,6 +143,7 @@ def test_every_configured_end_token_ends(models, prompts, tokenizer):
     assert cut.token_ids == free.token_ids[: first + 1]
 
 
+@pytest.mark.slow
 def test_first_tokens_are_as_frequent_as_the_policy_says(models, tokenizer):
     model, prompt = models["llama"], Prompt("p", (5, 6, 7))
     params = SamplingParams(max_tokens=1, num_samples=20_000)

@@ -148,6 +148,7 @@ def test_tools_of_the_package_s_server_by_http():
     assert lost.failed.startswith("the server of tools: ")  # neither right nor wrong
 
 
+@pytest.mark.slow
 def test_a_server_is_started_once_and_a_call_that_breaks_it_is_an_error_of_the_call(faulty):
     environment = Mcp(command=faulty, seconds=0.5)
     first, _ = said(environment, "number()")
@@ -173,6 +174,7 @@ def test_a_server_that_does_not_start_is_told_with_its_last_words(faulty):
         Mcp(command=("sleep", "60"), seconds_to_start=0.3).start(PROBLEM, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stays", ["", "1"])
 def test_a_server_ends_with_a_process_that_is_killed(faulty, stays):
     line = (

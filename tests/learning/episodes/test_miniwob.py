@@ -68,6 +68,7 @@ def test_the_script_solves_every_task(task):
         assert played(task, seed)[-1][1] == {"policy": 1.0}
 
 
+@pytest.mark.slow
 def test_a_page_that_was_used_is_as_one_that_was_just_opened():
     # What episodes before it did to the page must not be seen by one that comes after them, and
     # which other pages are open must not count.

@@ -111,6 +111,7 @@ def test_a_model_by_name_is_its_files_and_what_is_not_there_is_named(
     assert unknown_name.startswith(f"model 'org2/other' at {COMMIT}: the hub has no such model, or")
 
 
+@pytest.mark.slow
 def test_without_a_network_the_sentence_says_what_was_wanted_and_the_way_round(fetch):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -72,6 +72,7 @@ def test_what_takes_for_ever_is_not_judged_and_the_next_one_is():
     assert [score.reason for score in scores[1:]] == ["correct", "no_answer"]
 
 
+@pytest.mark.slow
 def test_a_worker_that_died_is_started_again():
     worker = math_worker.MathWorker()
     assert worker.compare("1", "1", seconds=30) == "equal"

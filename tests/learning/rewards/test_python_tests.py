@@ -164,6 +164,7 @@ def test_a_setup_that_takes_too_long_is_no_broken_one():
     assert asked == (0.0, "timeout")
 
 
+@pytest.mark.slow
 def test_a_name_of_python_is_the_programs_where_the_reference_defines_it():
     tests, reference = ["assert sum(2, 3) == 5"], "def sum(x, y):\n    return x + y"
     assert scored("def sum(a, b): return a + b", tests, reference=reference) == (1.0, "correct")

@@ -108,6 +108,7 @@ def test_both_sets_of_rows_of_a_pair_pass_through_the_model(fresh, tmp_path):
     assert found.num_tokens == 9
 
 
+@pytest.mark.slow
 def test_a_reward_model_with_a_head_is_loaded_with_it(fresh, tmp_path):
     policy = fresh()
     policy.model.save_pretrained(tmp_path / "policy")

@@ -46,6 +46,7 @@ def test_nothing_masked_costs_nothing(model, batch):
     assert float(loss_of_masks(model, batch, none, torch.tensor([0.5, 0.5]))) == 0.0
 
 
+@pytest.mark.slow
 def test_masks_follow_torchs_generator_and_the_mean_is_that_of_all_tokens(model, batch):
     torch.manual_seed(0)
     first, metrics = masked_loss(model, batch, 6.0)

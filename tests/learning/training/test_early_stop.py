@@ -13,6 +13,7 @@ from posttrain.learning.training.stopping import StoppingConfig, StopRule
 from posttrain.learning.training.supervised import train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from tests.quick import first_now
 
 
 def test_the_rule_counts_measurements_that_are_no_better_than_the_best():
@@ -89,7 +90,7 @@ def test_training_stops_when_the_heldout_loss_rises_also_after_a_kill(fresh, tmp
     assert cut.equals(curve)
 
 
-@pytest.mark.parametrize("average", [None, 0.5])
+@pytest.mark.parametrize("average", first_now([None, 0.5]))
 def test_the_best_weights_are_kept_also_after_a_kill(fresh, tmp_path, average):
     """They are those of a run that ends at the step of the least held-out loss."""
     stopping = {"every": 2, "patience": 3, "heldout_fraction": 0.3}

@@ -271,6 +271,7 @@ def test_a_ledger_that_somebody_holds(toy, history, check, monkeypatch):
     assert remedy.startswith("fuser ")
 
 
+@pytest.mark.slow
 def test_the_command_in_both_forms(toy, cache, history):
     history(10)
     sound = toy.cli("doctor")

@@ -60,6 +60,7 @@ def test_a_budget_removes_the_oldest_only(toy, cache, history):
     assert cache.sums() == {30, 31, 32}
 
 
+@pytest.mark.slow
 def test_branches_tags_and_worktrees_keep_what_their_lock_names(toy, cache, history, git):
     kept = {"branch": 10, "tag": 20, "stash": 30, "tree": 40}
     for kind, amount in kept.items():
@@ -137,6 +138,7 @@ def test_best_of_what(toy, history):
     assert "--keep-best needs a --metric" in refused.stderr
 
 
+@pytest.mark.slow
 def test_the_best_by_a_metric_stay(toy, cache, history):
     history(10, 70, 20, 30)
     gc(toy, "--keep-last", "0", "--metric", "third/sum")

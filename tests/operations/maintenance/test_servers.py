@@ -6,6 +6,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
+import pytest
+
 from posttrain.operations.maintenance.claims import Claims
 from posttrain.operations.maintenance.prefect import history_nodes, remove_history
 from posttrain.operations.maintenance.state import mlflow_nodes
@@ -81,6 +83,7 @@ def _fill(database, flows):
     return {name: str(each) for name, each in found.items()}
 
 
+@pytest.mark.slow
 def test_history_of_ended_runs_that_nobody_keeps_goes_with_all_that_hangs_on_it(tmp_path):
     path = tmp_path / "prefect.db"
     flows = {

@@ -27,6 +27,7 @@ def test_it_plans_with_installed_tasks_and_its_own(demo):
     assert "6 of 6 stages to run" in done.stdout
 
 
+@pytest.mark.slow
 def test_dvc_gets_the_files_of_the_project_and_none_of_the_installation(demo):
     assert posttrain("compile", cwd=demo).returncode == 0
     text = (demo / "dvc.yaml").read_text()
@@ -105,6 +106,7 @@ def test_a_file_and_a_project_around_it_are_refused(tmp_path, demo):
         create(demo / "inner")
 
 
+@pytest.mark.slow
 def test_an_empty_folder_is_used_and_a_repository_around_it_is_kept(tmp_path):
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     (tmp_path / "sub").mkdir()

@@ -16,6 +16,7 @@ def last_minute(ago=0):
     return time.time() // 60 * 60 - ago * 60
 
 
+@pytest.mark.slow
 def test_a_tick_in_time_starts_and_its_flow_run_is_the_only_one(desk):
     desk.given(desk.declare())
     due = last_minute()
@@ -59,6 +60,7 @@ def test_one_that_was_due_just_before_up_is_made_good_though_others_ran_since(
     assert made_good.data["flow_run_id"] in desk.server.flow_runs
 
 
+@pytest.mark.slow
 def test_a_month_of_minutes_is_settled_at_once_and_one_is_made_good(desk):
     desk.given(desk.declare(missed="backfill:1"))
     desk.notes.add("s", last_minute(43200), "unchanged", "")

@@ -185,6 +185,7 @@ def supervise(tmp_path):
         assert not thread.is_alive()
 
 
+@pytest.mark.slow
 def test_what_ends_is_started_again_and_all_ends_at_the_end(tmp_path, supervise):
     plan = Fake(tmp_path, 1, 2)
     said = supervise(plan)
@@ -206,6 +207,7 @@ def test_what_ends_is_started_again_and_all_ends_at_the_end(tmp_path, supervise)
     process.remember(plan.folder, "supervisor", os.getpid())
 
 
+@pytest.mark.slow
 def test_all_are_down_after_a_stop(tmp_path):
     plan, said = Fake(tmp_path, 1, 2), []
     supervisor = Supervisor(plan, said.append)
@@ -219,6 +221,7 @@ def test_all_are_down_after_a_stop(tmp_path):
     assert take_down(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_service_that_hangs_is_started_again(tmp_path, supervise, monkeypatch):
     monkeypatch.setattr(supervisors, "_ASK_SECONDS", 0.1)
     plan = Fake(tmp_path)
@@ -229,6 +232,7 @@ def test_a_service_that_hangs_is_started_again(tmp_path, supervise, monkeypatch)
     assert not [line for line in said if line.startswith(("prefect: did", "worker: did"))]
 
 
+@pytest.mark.slow
 def test_one_that_cannot_start_takes_nobody_down(tmp_path, supervise):
     plan = Fake(tmp_path)
     object.__setattr__(plan, "breaks", "mlflow")
@@ -243,6 +247,7 @@ def test_one_that_cannot_start_takes_nobody_down(tmp_path, supervise):
     assert sum(line.startswith("mlflow:") for line in said) == 1
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_no_watch(tmp_path, monkeypatch):
     plan, said = Fake(tmp_path, 1, 2), []
     remember, full = process.remember, iter([True])

@@ -41,6 +41,7 @@ class block:
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("CS_GNU_LIBC_VERSION" not in os.confstr_names, reason="another C library")
 @pytest.mark.parametrize("way", first_now(BLOCKS))
 def test_freed_blocks_are_taken_again_without_a_page_fault(way):

@@ -10,6 +10,7 @@ from posttrain.pipeline.execution.session import open_session
 from posttrain.provenance.lineage.names import find_node
 from posttrain.provenance.lineage.recalls import recall
 from posttrain.stage.errors import UserError
+from tests.quick import first_now
 
 TASK = """
 from posttrain.stage.spec import ArtifactKind, Port, Task
@@ -78,6 +79,7 @@ def test_models_carry_their_parts_and_must_fit(zoo):
     assert kept.read_text() == "a"
 
 
+@pytest.mark.slow
 def test_a_recalled_tokenizer_stops_the_plan_and_whatever_writes_it_again(zoo):
     zoo.run()
     with open_session(zoo.root) as session:
@@ -92,7 +94,7 @@ def test_a_recalled_tokenizer_stops_the_plan_and_whatever_writes_it_again(zoo):
     assert (zoo.root / "data/base/policy/model.safetensors").read_text() == "a"
 
 
-@pytest.mark.parametrize("command", ["plan", "run", "stage run base"])
+@pytest.mark.parametrize("command", first_now(["run", "plan", "stage run base"]))
 def test_outputs_on_another_file_system_are_refused_before_anything_runs(zoo, command):
     """They are put in their place by a rename, which would fail after all work of a stage."""
     elsewhere = Path("/dev/shm")

@@ -158,6 +158,7 @@ def test_a_flipped_byte_in_the_cache_is_found_named_and_made_again(toy):
     assert sums(toy.root) == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_clock_that_goes_backwards_changes_no_decision(toy, monkeypatch):
     toy.run()
     now = time.time

@@ -63,6 +63,7 @@ def run(toy, run, sections=""):
     assert {record.status for record in toy.run().values()} == {"succeeded"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("named", "together"), [("0", 1), ("0,1", 2)])
 def test_stages_that_are_ready_at_once_never_meet_on_a_device(
     toy, pretend, attempts, monkeypatch, named, together
@@ -77,6 +78,7 @@ def test_stages_that_are_ready_at_once_never_meet_on_a_device(
     assert bool(met) == (together == 2)
 
 
+@pytest.mark.slow
 def test_on_a_cpu_and_where_a_section_says_so_nothing_is_held(toy, pretend, attempts):
     pretend("0")
     run(toy, "device: cuda", "a: {resources: {gpus: 0}}\n")

@@ -109,6 +109,7 @@ def test_a_signal_is_heard_while_the_work_goes_on_in_its_thread(number):
     assert process.communicate(timeout=20)[0] == f"{signal.Signals(number).name}\n"
 
 
+@pytest.mark.slow
 def test_what_holds_the_main_thread_is_ended_all_the_same():
     process = begin(by_main=True)
     began = time.monotonic()

@@ -75,6 +75,7 @@ def test_what_is_not_there_is_missed_as_ever(monkeypatch):
     assert importlib.util.find_spec("no_such_module_anywhere") is None
 
 
+@pytest.mark.slow
 def test_a_small_stage_loads_no_torch(toy):
     command = [sys.executable, "-m", "posttrain", "run", "--local"]
     environment = {**os.environ, "POSTTRAIN_TRACKING": "off"}

@@ -138,6 +138,7 @@ def test_runs_through_prefect(toy, prefect, meeting):
     assert ended["last"] == ("PENDING", "NotReady", 0)
 
 
+@pytest.mark.slow
 def test_a_server_of_the_users_that_is_gone_is_said_in_one_sentence(toy, prefect):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

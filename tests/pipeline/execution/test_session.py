@@ -183,6 +183,8 @@ def test_every_stage_that_failed_is_told_not_only_the_first(toy):
     assert all("told to fail" in line for line in lines)
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_stock_dvc_sees_nothing_to_do_and_can_restore(toy):
     toy.run()
     dvc = [sys.executable, "-m", "dvc"]
@@ -224,6 +226,7 @@ def start_waiting(toy):
     return process, found[0].parent
 
 
+@pytest.mark.slow
 def test_a_second_run_in_the_same_workspace_is_told_who_holds_it(toy):
     process, scratch = start_waiting(toy)
     try:
@@ -279,6 +282,8 @@ def test_equal_work_in_two_stages_is_not_mixed_up(toy):
     assert sums(toy) == [2, 3, 4]
 
 
+@pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.parametrize(
     "number", [signal.SIGHUP, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 15))]
 )

@@ -105,6 +105,7 @@ def test_a_stage_that_overruns_is_stopped(attempt):
     assert time.monotonic() - began < 20
 
 
+@pytest.mark.slow
 def test_a_stage_without_progress_is_stopped_although_its_heart_beats(attempt):
     outcome, _ = attempt("sleepy", stall=2.5)
     assert "run.stall_minutes" in outcome.error
@@ -131,6 +132,7 @@ def test_the_same_seed_gives_the_same_numbers_in_every_process(attempt):
     assert (attempt.folder / "report.json").read_text() == first
 
 
+@pytest.mark.slow
 def test_a_stopped_process_is_gone(attempt):
     _, events = attempt("sleepy", total=1.0)
     (logged,) = [event["metrics"]["pid"] for event in events if event["kind"] == "metrics"]

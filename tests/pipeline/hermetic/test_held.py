@@ -91,6 +91,7 @@ def test_a_library_that_tries_to_connect_and_goes_on_ends_no_stage(doing):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["plan", "run"])
 def test_an_isolation_that_is_not_known_is_refused_before_anything_runs(toy, command):
     done = toy.cli(command, env={"POSTTRAIN_ISOLATION": "observd"})
@@ -117,6 +118,7 @@ IMPORTING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", first_now(IMPORTING))
 def test_a_package_by_a_made_up_name_is_refused(doing, beside, way, isolation):
     toy = doing(IMPORTING[way])
@@ -129,6 +131,7 @@ def test_a_package_by_a_made_up_name_is_refused(doing, beside, way, isolation):
     assert not (toy.root / "data/first/result.json").exists()
 
 
+@pytest.mark.slow
 def test_imports_that_are_in_the_key_or_load_nothing_are_no_matter(doing, beside):
     toy = doing(
         """
@@ -175,6 +178,7 @@ SWALLOWING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", first_now(SWALLOWING))
 def test_a_variable_that_a_stage_goes_on_without_is_refused_all_the_same(doing, way, isolation):
     """It would make one key's second result: another one than where the variable is not set."""
@@ -318,6 +322,7 @@ def test_variables_that_decide_how_libraries_compute_count_by_value(toy, monkeyp
             assert toy.plan()["first"].action == "cached", name
 
 
+@pytest.mark.slow
 def test_times_and_text_are_the_same_in_any_zone_and_language(doing):
     body = """
         import locale, os, time

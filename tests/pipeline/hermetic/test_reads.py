@@ -85,6 +85,7 @@ PARTS = {"schedule": {"early": Early}}
 HIDING = "import importlib\nAMOUNT = importlib.import_module('pl' + 'ug.dee' + 'per').AMOUNT\n"
 
 
+@pytest.mark.slow
 def test_what_lies_beside_a_plugin_is_not_imported_unseen(doing, isolation):
     toy = doing("name = 'pl' + 'ug.dee' + 'per'\nimport importlib\nimportlib.import_module(name)")
     toy.recipe("plugins: [plug.parts]\n")
@@ -96,6 +97,7 @@ def test_what_lies_beside_a_plugin_is_not_imported_unseen(doing, isolation):
     assert "stage 'first' reads plug/deeper.py, code that its key was not seen to reach" in said
 
 
+@pytest.mark.slow
 def test_what_was_imported_unseen_before_the_stage_was_held_is_not_published(toy, isolation):
     """Its parameters come before it is held, and their module is imported with them."""
     config = toy.root / toy.package / "config.py"

@@ -68,6 +68,7 @@ def gone(pids):
     return not any(psutil.pid_exists(pid) for pid in pids)
 
 
+@pytest.mark.slow
 def test_a_held_stage_runs_programs_and_its_record_says_by_which_versions(asking, isolation):
     toy = asking(RUN)
     records = toy.run()

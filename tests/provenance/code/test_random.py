@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -73,6 +74,7 @@ def digests(root, modules: Mapping[str, str], num_functions: int, homes: list[in
     return [reader.closure(f"pkg.m{homes[n]}:f{n}").digest for n in range(num_functions)]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60,
     deadline=None,

@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 import posttrain
 from posttrain.provenance.code import CodeReader
 
@@ -30,6 +32,8 @@ def first_party_functions(call):
     return seen
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_every_function_that_runs_is_in_the_closure(project, tmp_path):
     project.write(
         """

@@ -24,6 +24,7 @@ def test_the_lock_file_is_byte_for_byte_what_stock_dvc_writes(kit: Any, folder: 
     assert (folder / "dvc.lock").read_bytes() == theirs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", first_now(["recipes/other", "."]))
 def test_stock_dvc_finds_our_run_clean_and_can_check_it_out(
     kit: Any, tmp_path: Path, recipe: str

@@ -111,6 +111,7 @@ def test_storing_the_same_bytes_again_heals_a_damaged_object(
     assert stored.restore(table, oid)
 
 
+@pytest.mark.slow
 def test_a_damaged_object_is_fetched_again_from_a_remote(
     kit: Any, folder: Path, stored: DvcStore, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -30,6 +30,7 @@ def held(remote: Path) -> set[str]:
     return {path.parent.name + path.name for path in remote.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_files_of_a_directory_are_sent_with_its_list(sent: Any, folder: Path) -> None:
     objects, remote = sent
     assert held(remote) == {*objects.values(), WEIGHTS, md5(b"").hexdigest()}
@@ -48,6 +49,7 @@ def test_another_machine_restores_them_byte_by_byte(sent: Any, folder: Path) -> 
     assert (folder / "data/make/table.parquet").read_bytes() == bytes(range(256))
 
 
+@pytest.mark.slow
 def test_a_file_that_the_remote_lost_is_missed_and_sent_again(sent: Any, folder: Path) -> None:
     """Also where DVC remembers to have sent it."""
     objects, remote = sent

@@ -13,6 +13,8 @@ from hashlib import md5
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from posttrain.provenance.dvc import DvcStore
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -62,6 +64,7 @@ def start(script: str, *words: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_processes_store_and_lock_at_the_same_time(folder: Path) -> None:
     names = [f"{who}{index}" for who in "abc" for index in range(5)]
     stages = [f"  {name}:\n    cmd: 'true'\n    outs: [data/{name}/out]\n" for name in names]
@@ -91,6 +94,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_kill_while_storing_leaves_only_whole_objects_and_a_whole_lock(
     kit: Any, folder: Path
 ) -> None:
@@ -123,6 +127,7 @@ def test_a_kill_while_storing_leaves_only_whole_objects_and_a_whole_lock(
     assert kit.stock(folder, "status") == "Data and pipelines are up to date."
 
 
+@pytest.mark.slow
 def test_the_lock_of_a_running_dvc_is_waited_for(folder: Path, stored: DvcStore) -> None:
     from dvc.repo import Repo
 

@@ -176,6 +176,7 @@ def make_older(path):
     SqliteStore(path).close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs another user")
 def test_an_older_ledger_in_a_read_only_folder_is_one_sentence_or_read_as_a_copy(public_path):
     path = public_path / "ledger.db"
@@ -194,6 +195,7 @@ def test_an_older_ledger_in_a_read_only_folder_is_one_sentence_or_read_as_a_copy
     assert runs == "[]"
 
 
+@pytest.mark.slow
 def test_several_processes_that_open_an_older_ledger_migrate_it_once(tmp_path):
     path = tmp_path / "ledger.db"
     make_older(path)

@@ -101,6 +101,7 @@ def test_a_click_shows_facts_and_lights_ancestors_and_descendants(tmp_path, page
     assert "<td>1.5</td>" in panel
 
 
+@pytest.mark.slow
 @needs_browser
 def test_search_counts_and_lights_hits_and_links_open_a_node(tmp_path, page):
     script = """
@@ -137,6 +138,7 @@ def test_a_link_to_a_node_far_below_brings_it_into_view(tmp_path, project):
     assert 'data-seen="true"' in shown
 
 
+@pytest.mark.slow
 @needs_browser
 def test_five_hundred_nodes_are_drawn_in_seconds(tmp_path, project):
     page = FORMATS["html"](View(_large_graph(), "down", project.ledger, project.root))

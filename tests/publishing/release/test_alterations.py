@@ -7,6 +7,8 @@ import pytest
 
 from benchmarks.reliability.alterations import WAYS, run
 
+pytestmark = pytest.mark.slow
+
 
 def tried(place, room, count, seed):
     return list(run(place, room, count, seed))
@@ -35,7 +37,6 @@ def test_what_is_altered_is_found_in_a_sentence(fresh, place, room):
     assert {path.name for path in place.iterdir()} == {"project", "keys", "said"}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("room", WAYS)
 def test_every_way_of_altering_is_found(fresh, place, room):

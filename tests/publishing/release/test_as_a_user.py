@@ -12,6 +12,8 @@ import pytest
 
 from posttrain.publishing.release.tags import promotions
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -42,7 +44,6 @@ def ended(process, *, code=0):
     return said
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_two_promotions_at_once_are_one_after_the_other(project):
     ended(started(project, "promote", "mini@v1.0.0", "--environment", "prod"))
@@ -134,7 +135,6 @@ def other_environment(tmp_path):
     return place
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_release_is_rebuilt_from_its_archive_alone_in_another_environment(
     released, other_environment, tmp_path

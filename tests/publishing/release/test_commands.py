@@ -7,6 +7,8 @@ import pytest
 
 from posttrain.cli.main import main
 
+pytestmark = [pytest.mark.slow, pytest.mark.core]
+
 
 @pytest.fixture
 def project(released, tmp_path):

@@ -51,12 +51,16 @@ def refused(project, tag="mini"):
     return str(caught.value)
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_release_verifies_as_folder_and_as_archive(released):
     archive = released.second.parent / "mini-v1.1.0.tar"
     assert verify_path(released.second, released.key) == []
     assert verify_path(archive, released.key) == []
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_it_holds_what_a_release_must(released):
     names = set(FolderContents(released.second).names())
     evidence = {
@@ -97,6 +101,8 @@ def test_it_holds_what_a_release_must(released):
     assert policy["digest"] == digest_path(released.project.root / "data/sft/policy").sha256
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_nothing_of_this_machine_is_in_it(released):
     import socket
 
@@ -111,6 +117,8 @@ def test_nothing_of_this_machine_is_in_it(released):
     ]
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_it_loads_with_plain_transformers_and_says_what_is_stored(released):
     from posttrain.publishing.release.generated import complete
 
@@ -120,6 +128,8 @@ def test_it_loads_with_plain_transformers_and_says_what_is_stored(released):
     assert len(again["completion_ids"]) > 0
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_the_bill_of_materials_is_valid_and_complete(released):
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
@@ -145,6 +155,8 @@ def test_the_bill_of_materials_is_valid_and_complete(released):
     assert by_ref["input:chain_sum"]["licenses"] == [{"license": {"id": "Apache-2.0"}}]
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_the_ledger_the_git_tag_and_gto_know_it(released):
     root = released.project.root
     with released.project.session() as session:
@@ -167,6 +179,8 @@ def test_the_ledger_the_git_tag_and_gto_know_it(released):
     assert "v1.1.0" in gto.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_failing_gate_refuses_with_its_figures(project):
     project.edit("kind: threshold, at_least: 0.0", "kind: threshold, at_least: 0.8")
     project.commit()
@@ -176,6 +190,8 @@ def test_a_failing_gate_refuses_with_its_figures(project):
     assert "at least 0.8" in said
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_an_improvement_is_not_passed_by_noise_of_two_equal_policies(project):
     project.edit(
         "  - {name: length",
@@ -185,6 +201,8 @@ def test_an_improvement_is_not_passed_by_noise_of_two_equal_policies(project):
     assert "gate 'better' failed" in refused(project)
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_seeds_that_were_not_evaluated_are_asked_for(project):
     project.edit("at_least: 0.0, seeds: 2", "at_least: 0.0, seeds: 3")
     project.commit()
@@ -193,6 +211,8 @@ def test_seeds_that_were_not_evaluated_are_asked_for(project):
     assert "--set run.seed=2" in said
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_license_that_nobody_knows_refuses_unless_it_is_allowed(project, monkeypatch):
     from posttrain.publishing.release import inputs
 
@@ -204,6 +224,8 @@ def test_a_license_that_nobody_knows_refuses_unless_it_is_allowed(project, monke
     project.create("mini")
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_license_that_is_not_allowed_refuses(project):
     project.edit(
         "  - {name: length", "  - {name: lic, kind: license, allowed: [MIT]}\n  - {name: length"
@@ -212,6 +234,8 @@ def test_a_license_that_is_not_allowed_refuses(project):
     assert "'chain_sum' (reasoning_gym chain_sum) is under Apache-2.0" in refused(project)
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_recalled_ancestor_refuses(project):
     with project.session() as session:
         ledger, root = session.ledger, project.root
@@ -221,6 +245,8 @@ def test_a_recalled_ancestor_refuses(project):
     assert "wrong answers" in refused(project)
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_uncommitted_changes_and_stages_that_are_not_up_to_date_refuse(project):
     project.edit("sft: {steps: 3", "sft: {steps: 4")
     assert "not committed" in refused(project)
@@ -228,18 +254,24 @@ def test_uncommitted_changes_and_stages_that_are_not_up_to_date_refuse(project):
     assert "not up to date: sft" in refused(project)
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_release_is_never_changed_and_a_commit_released_once(released, project):
     assert "never changed" in refused(project, "mini@v1.1.0")
     project.git("checkout", "-q", "mini@v1.1.0")
     assert "released already, as mini@v1.1.0" in refused(project, "mini@v1.2.0")
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_parent_that_was_altered_is_no_parent(project):
     results = project.root / "releases/mini/v1.1.0/release/results.json"
     results.write_text(results.read_text().replace("1", "2", 1))
     assert "was altered since it was released" in refused(project)
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_contaminated_training_table_refuses(project):
     import polars as pl
 
@@ -274,6 +306,8 @@ def test_the_next_version_is_the_next_minor_one():
             choose_tag(bad, known)
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_the_archive_comes_back_from_the_dvc_cache(project, released, monkeypatch):
     from posttrain.publishing.release.registered import located
 
@@ -286,6 +320,8 @@ def test_the_archive_comes_back_from_the_dvc_cache(project, released, monkeypatc
         assert verify_path(path, released.key, expect=tag) == []
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_the_card_tells_a_stranger_what_it_is_and_its_example_runs(released, tmp_path, capsys):
     card = (released.second / "README.md").read_text()
     for said in (

@@ -20,6 +20,8 @@ from posttrain.publishing.release.names import parse_tag
 from posttrain.publishing.release.results import Results
 from posttrain.stage.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def project(released, tmp_path):
@@ -41,7 +43,6 @@ def evidence(project):
         yield found
 
 
-@pytest.mark.slow
 def test_only_evaluations_of_exactly_this_policy_count(project):
     """Two seeds of the policies before it are there, and one of the new one."""
     project.edit("sft: {steps: 3", "sft: {steps: 4")

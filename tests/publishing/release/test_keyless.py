@@ -15,6 +15,8 @@ from posttrain.publishing.release.keyless import Identity, key_inside, one_time_
 from posttrain.publishing.release.verify import verify_contents, verify_path
 from posttrain.stage.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 ME = Identity("me@example.org", "https://accounts.example.org")
 
 

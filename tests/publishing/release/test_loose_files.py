@@ -11,6 +11,8 @@ from posttrain.publishing.release.chain import Chain
 from posttrain.publishing.release.code import code_archive, unpack_code
 from posttrain.publishing.reproduction.project import last_run, make_project, run_recipe
 
+pytestmark = pytest.mark.slow
+
 STAGE = """
 import json
 from pathlib import Path

@@ -118,13 +118,11 @@ def fail_at(monkeypatch):
     return fail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "failing",
-    [
-        # After the last step there is most to undo; the others take their turns.
-        *(pytest.param(step, marks=pytest.mark.slow) for step in list(STEPS)[:-1]),
-        "ledger",
-    ],
+    # After the last step there is most to undo; the others take their turns.
+    [*list(STEPS)[:-1], pytest.param("ledger", marks=pytest.mark.core)],
 )
 def test_a_release_that_fails_at_any_step_is_nowhere(
     project, registry, monkeypatch, fail_at, failing
@@ -141,9 +139,9 @@ def test_a_release_that_fails_at_any_step_is_nowhere(
     assert ("mini", "v1.2.0") in registry.versions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "killed_after",
-    [*(pytest.param(step, marks=pytest.mark.slow) for step in ("folder", "model_version")), "tag"],
+    "killed_after", ["folder", "model_version", pytest.param("tag", marks=pytest.mark.core)]
 )
 def test_what_a_killed_release_left_is_undone(
     project, registry, monkeypatch, fail_at, killed_after
@@ -165,6 +163,8 @@ def test_what_a_killed_release_left_is_undone(
     assert state_of(project, registry) == before
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_environments_move_with_their_alias_and_keep_history(project, place, registry):
     first, second = parse_tag("mini@v1.0.0"), parse_tag("mini@v1.1.0")
     assert pointers.promote(place, first, "prod", "good").tag == "mini#prod#1"
@@ -240,11 +240,15 @@ def test_what_an_environment_had_before_is_known_by_marks(monkeypatch, history, 
         assert pointers.rollback_target(Path(), "mini", "prod").version == before
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_reason_is_one_line_and_says_nothing_else_to_git(project, place):
     moved = pointers.promote(place, parse_tag("mini@v1.0.0"), "prod", "x\nversion: v1.1.0")
     assert (str(moved.version), moved.reason) == ("v1.0.0", "x version: v1.1.0")
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_failing_alias_leaves_the_environment_where_it_was(project, place, registry):
     pointers.promote(place, parse_tag("mini@v1.0.0"), "prod", "")
     registry.failing = True
@@ -254,6 +258,8 @@ def test_a_failing_alias_leaves_the_environment_where_it_was(project, place, reg
     assert "mini#prod#2" not in project.git("tag")
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_failing_tag_takes_the_alias_back(project, place, registry, monkeypatch):
     def broken(root, ref, commit, message, *, after):
         raise UserError("git is broken")
@@ -278,6 +284,8 @@ def test_what_is_not_ours_is_never_undone(project, place, registry):
     assert theirs.is_dir()
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_recalled_release_is_neither_promoted_nor_rolled_back_to(project, place):
     pointers.promote(place, parse_tag("mini@v1.0.0"), "prod", "")
     pointers.promote(place, parse_tag("mini@v1.1.0"), "prod", "")
@@ -386,6 +394,8 @@ def test_a_promotion_that_0_1_left_half_done_is_taken_back(empty, mirrored, tagg
     assert not store.journal.exists()
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_tag_that_cannot_be_deleted_is_said(project):
     lock = project.root / ".git/packed-refs.lock"
     project.git("pack-refs", "--all")
@@ -401,6 +411,8 @@ def test_a_tag_that_cannot_be_deleted_is_said(project):
     tags.delete_tag(project.root, "mini@v1.1.0")
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_an_orphaned_git_is_waited_for(project):
     """A git whose parent was killed holds the lock open until it has ended."""
     held = tags._alone(project.root)

@@ -9,7 +9,8 @@ from posttrain.publishing.release.names import parse_tag
 from posttrain.publishing.release.registry import Registry
 from posttrain.stage.errors import UserError
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+# Importing MLflow and making a store take most of it.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 NOWHERE = "http://me:secret@127.0.0.1:9"
 FIRST, SECOND = parse_tag("mini@v1.0.0"), parse_tag("mini@v1.1.0")
 

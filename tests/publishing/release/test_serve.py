@@ -17,6 +17,8 @@ from posttrain.publishing.release.distribute import push_to_hub, serve, serve_co
 from posttrain.publishing.release.verify import verify_path
 from posttrain.stage.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 FAKE_VLLM = """#!PYTHON
 import json, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer

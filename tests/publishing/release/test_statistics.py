@@ -74,14 +74,10 @@ def all_differ(chance):
     return [chance.random() for _ in range(20)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("draw", "confidence"),
-    [
-        (few_differ, 0.95),
-        pytest.param(all_differ, 0.8, marks=pytest.mark.slow),
-        pytest.param(few_differ, 0.8, marks=pytest.mark.slow),
-        pytest.param(all_differ, 0.95, marks=pytest.mark.slow),
-    ],
+    [(few_differ, 0.95), (all_differ, 0.8), (few_differ, 0.8), (all_differ, 0.95)],
 )
 def test_rng_passes_at_most_as_often_as_alpha(draw, confidence):
     """Equal policies, 500 times: better by chance, in one of two directions, at most alpha / 2.

@@ -19,6 +19,8 @@ from posttrain.publishing.release.statements import canonical, sign
 from posttrain.publishing.release.verify import verify_contents, verify_path
 from posttrain.stage.hashing import sha256_of_json
 
+pytestmark = [pytest.mark.slow, pytest.mark.core]
+
 RANDOM = 20261121
 NUM_BYTES, NUM_ARCHIVE_BYTES = 80, 30
 

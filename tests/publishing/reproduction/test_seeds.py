@@ -42,6 +42,7 @@ def test_one_value_and_no_reach_are_refused():
         seeds_needed(1.0, 0.0)
 
 
+@pytest.mark.slow
 def test_the_interval_holds_one_more_draw_of_a_normal_distribution_as_often_as_it_says():
     chance = random.Random(0)
     inside = 0

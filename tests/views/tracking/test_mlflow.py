@@ -309,6 +309,7 @@ def test_a_server_that_is_not_there_does_not_hold_the_run(
     assert not (tmp_path / "mlflow.db").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_a_killed_run_is_closed_by_the_next_one_and_its_writer_ends_with_it(state: Path) -> None:
     hanging = start(str(state), "hang")
@@ -328,6 +329,7 @@ def test_a_killed_run_is_closed_by_the_next_one_and_its_writer_ends_with_it(stat
     assert runs["alive"].info.status == "RUNNING"
 
 
+@pytest.mark.slow
 def test_a_writer_that_is_killed_is_said_once_and_the_run_goes_on(state: Path) -> None:
     said: list[str] = []
     tracker = MlflowTracker(state, on_problem=said.append)
