@@ -146,7 +146,9 @@ def run(names: Sequence[str], claims: Sequence[str], seeds: int | None) -> None:
     that a command that was stopped takes up where it was. The verdict is confirmed, refuted,
     undecided or void; it is kept in methods/verdicts.jsonl of the project, and shows as stale once
     the claim, the code of its stages or their parameters change. With other --seeds than the
-    claim's it is a trial, and nothing is kept.
+    claim's it is a trial, and nothing is kept. Where a verdict on the claim was kept before and
+    this one is another artifact, their figures are set beside each other; another word than the
+    one that was kept ends the command with 1.
     """
     from posttrain.cli.method_run import run_methods
 

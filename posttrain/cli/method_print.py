@@ -36,7 +36,7 @@ class KnownOfMethod(NamedTuple):
         """Look it up in a project."""
         return cls(
             verdicts_of(method, root),
-            remarks_on_verdicts(method),
+            remarks_on_verdicts(method, root),
             broken_off(method, root),
             checks_of(method, root),
         )

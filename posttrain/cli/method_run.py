@@ -11,6 +11,15 @@ from typing import Any, NamedTuple
 import click
 from ruamel.yaml import YAML
 
+from posttrain.cli.method_verdict import (
+    VERDICT_STAGE,
+    Keeping,
+    commit_of,
+    decided_verdict,
+    first_seed,
+    keep_decided,
+    made_of_first_seed,
+)
 from posttrain.cli.run import execute
 from posttrain.methods.claim import MethodClaim
 from posttrain.methods.method import Method
@@ -24,7 +33,6 @@ from posttrain.pipeline.execution.display import PlainDisplay
 from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.pipeline.plan import Decision
 from posttrain.pipeline.verdicts import (
-    KeptVerdict,
     claim_keys,
     command_of_claim,
     equal_arms,
@@ -33,13 +41,10 @@ from posttrain.pipeline.verdicts import (
     seconds_of_base,
 )
 from posttrain.pipeline.workspace import Workspace
-from posttrain.provenance.git import revision_of
 from posttrain.provenance.ledger.location import RECIPE_FILE
 from posttrain.stage.errors import UserError, UserErrors, nearest
 from posttrain.stage.formatting import counted, duration
 from posttrain.stage.interrupts import Interrupted
-
-_VERDICT = "verdict"
 
 
 def run_methods(
@@ -49,12 +54,13 @@ def run_methods(
 
     Raises:
         UserError: Of one method; of several all that was refused, when the others have run.
+        click.ClickException: A verdict has another word than the one that was kept.
 
     """
-    done, refused = list[str](), list[UserError]()
+    done, refused, other = list[str](), list[UserError](), list[str]()
     for method in methods:
         try:
-            run_claims(method, names, root, seeds=seeds)
+            other += run_claims(method, names, root, seeds=seeds)
         except Interrupted:
             before = f"{', '.join(done)} done; " if done else ""
             told = f"{before}{method.name} broken off, of which all finished stages are kept"
@@ -64,11 +70,15 @@ def run_methods(
             refused.append(error)
         else:
             done.append(method.name)
+    told = f"not the verdict that was kept: {', '.join(other)}" if other else ""
     if refused:
-        raise UserErrors(told for each in refused for told in each.sentences)
+        more = (told,) * bool(told)
+        raise UserErrors((*(each for one in refused for each in one.sentences), *more))
+    if told:
+        raise click.ClickException(told)
 
 
-def run_claims(method: Method, names: Sequence[str], root: Path, *, seeds: int | None) -> None:
+def run_claims(method: Method, names: Sequence[str], root: Path, *, seeds: int | None) -> list[str]:
     """Run claims of a method to their verdicts; each takes up where it was stopped.
 
     Args:
@@ -76,6 +86,9 @@ def run_claims(method: Method, names: Sequence[str], root: Path, *, seeds: int |
         names: Of its claims; none for all.
         root: The project.
         seeds: Runs of each arm; None as the claim says. Of another number nothing is kept.
+
+    Returns:
+        The claims that came to another word than the verdict that was kept.
 
     Raises:
         UserError: It claims nothing, or there is no claim of that name.
@@ -88,11 +101,13 @@ def run_claims(method: Method, names: Sequence[str], root: Path, *, seeds: int |
         if name not in known:
             hint = nearest(name, known) or f"; there are {', '.join(known)}"
             raise UserError(f"the method {method.name} has no claim '{name}'{hint}")
-    for claim in (known[name] for name in names or known):
-        _run_claim(method, claim, root, seeds or claim.seeds)
+    asked = [known[name] for name in names or known]
+    agrees = {each.name: _run_claim(method, each, root, seeds or each.seeds) for each in asked}
+    return [f"{method.name}.{name}" for name, agreed in agrees.items() if not agreed]
 
 
-def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> None:
+def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> bool:
+    """Run a claim to its verdict; False where that has another word than the one that was kept."""
     values = values_of_claim(method, claim, seeds=seeds)
     arms = ", ".join([method.name, *claim.against])
     click.echo(f"{method.name}.{claim.name}: {claim.says}")
@@ -114,21 +129,26 @@ def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> No
         if told := _base_told(session, claim, values, decisions):
             click.echo(told)
         cached = _bring_up(session, decisions, command)
-        output = session.dag.stages[_VERDICT].outputs()[_VERDICT]
+        output = session.dag.stages[VERDICT_STAGE].outputs()[VERDICT_STAGE]
         decided = json.loads(session.workspace.output(str(output)).read_text())
         took = (record.ended - record.started for record in session.records.values())
         # A run that was stopped before its verdict was kept has all in the cache, too.
         minutes = (sum(took) if cached else time.monotonic() - began) / 60
+        if seeds == claim.seeds:
+            kept = keep_decided(root, decided_verdict(session, method, claim, decided, minutes))
+        else:
+            told = f"a trial with {counted(seeds, 'seed')} of {claim.seeds}: nothing is kept"
+            kept = Keeping((told,))
         from posttrain.cli.summary import renew_report
 
+        # It shows what is kept by now of this claim.
         click.echo(f"{renew_report(session).relative_to(root)} draws the curves of all arms")
-        if seeds == claim.seeds:
-            click.echo(_keep(root, _kept(session, method, claim, decided, minutes)))
-        else:
-            click.echo(f"a trial with {counted(seeds, 'seed')} of {claim.seeds}: nothing is kept")
+        for line in kept.told:
+            click.echo(line)
     for told in equal_arms(method.name, decided["decisions"]):
         click.echo(told)
     click.echo(f"{decided['sentence']}, {minutes:.1f} min")
+    return kept.agrees
 
 
 def _base_told(
@@ -192,14 +212,14 @@ def recheck_claim(method: Method, claim: MethodClaim, root: Path) -> Rechecked:
     values = values_of_claim(method, claim, seeds=claim.seeds)
     command = f"posttrain method recheck {method.name}"
     with _opened(folder, values, root, command) as session:
-        first = _first_seed(session)
+        first = first_seed(session)
         names = {stage for stage, _ in first.values()}
         for stage in reversed(session.dag.order()):
             if stage in names:
                 names.update(session.dag.upstream(stage))
         plan = [each for each in session.planner.plan() if each.stage in names]
         _bring_up(session, plan, command)
-        made, commit = _made(session), revision_of(session.workspace.root).commit or ""
+        made, commit = made_of_first_seed(session), commit_of(session)
     if other := sorted(port for port in first if made.get(port) != known.made.get(port)):
         more = f" and {len(other) - 1} more" * (len(other) > 1)
         told = f"{name} is stale: its first seed makes another {other[0]}{more}; run it: {again}"
@@ -220,23 +240,6 @@ def _bring_up(session: Session, decisions: Sequence[Decision], command: str) -> 
     return cached
 
 
-def _first_seed(session: Session) -> dict[str, tuple[str, str]]:
-    """Stage and output that the verdict reads of the first seed, by port: `reports.seed_1`, ..."""
-    read = session.dag.stages[_VERDICT].inputs.items()
-    return {port: (str(ref.stage), str(ref.output)) for port, ref in read if port.endswith("_1")}
-
-
-def _made(session: Session) -> dict[str, str]:
-    """Digest of each artifact that the verdict reads of the first seed."""
-    outputs = {
-        (stage, record.role): record.digest
-        for stage, run in session.records.items()
-        for record in run.outputs
-    }
-    read = _first_seed(session).items()
-    return {port: outputs[made] for port, made in read if made in outputs}
-
-
 @contextmanager
 def _opened(folder: Path, values: Mapping[str, Any], root: Path, command: str) -> Iterator[Session]:
     """Hold the claim's folder, write its recipe there whole, and open it."""
@@ -248,34 +251,6 @@ def _opened(folder: Path, values: Mapping[str, Any], root: Path, command: str) -
         written.replace(folder / RECIPE_FILE)
         with open_session(folder) as session:
             yield session
-
-
-def _keep(root: Path, kept: KeptVerdict) -> str:
-    """Add a verdict to the project's, unless the last one of its claim is the very same."""
-    known = kept_verdicts().get((kept.method, kept.claim))
-    if known and replace(known, minutes=kept.minutes, commit=kept.commit, rechecked="") == kept:
-        return "kept already, and the same"
-    return f"kept in {keep_verdict(root, kept).relative_to(root)}"
-
-
-def _kept(
-    session: Session, method: Method, claim: MethodClaim, decided: dict[str, Any], minutes: float
-) -> KeptVerdict:
-    made = session.records[_VERDICT]
-    return KeptVerdict(
-        method=method.name,
-        claim=claim.name,
-        verdict=decided["verdict"],
-        sentence=decided["sentence"],
-        seeds=decided["seeds"],
-        minutes=round(minutes, 1),
-        commit=revision_of(session.workspace.root).commit or "",
-        digest=digest_of_claim(method, claim),
-        keys=claim_keys(method, claim, claim.seeds, session.workspace.root),
-        artifact=made.outputs[0].digest,
-        decisions=decided["decisions"],
-        made=_made(session),
-    )
 
 
 class _Arms(PlainDisplay):

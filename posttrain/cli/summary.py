@@ -3,6 +3,7 @@
 import os
 import platform
 from collections.abc import Mapping
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import click
 from rich.console import Console
 
 from posttrain import __version__
+from posttrain.cli.method_claims import claims_of_recipe
 from posttrain.pipeline.execution.session import Session
 from posttrain.provenance.ledger import conflicts, explain_conflict
 from posttrain.views.report import StageFacts, summary_table, write_report
@@ -50,6 +52,7 @@ def renew_report(session: Session, page: Path | None = None) -> Path:
         stages=stages,
         artifacts=artifacts,
         facts=_provenance(session, runs[-1] if runs else ""),
+        claimed=partial(claims_of_recipe, session.recipe, session.workspace.root),
     )
     return page
 

@@ -6,7 +6,7 @@ this code decides them: a stage's code and its parameters. Where one of them mov
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,13 @@ from posttrain.pipeline.claim_recipe import digest_of_claim, recipe_of_claim, va
 from posttrain.pipeline.kept_lines import kept_lines
 from posttrain.pipeline.stage_keys import StageKeys, look_together
 from posttrain.pipeline.workspace import Workspace
+from posttrain.provenance.git import ask_git, run_git
 from posttrain.provenance.ledger import Ledger, ledger_location, open_ledger
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of_json
 
 VERDICTS_FILE = "verdicts.jsonl"
+NOT_IN_HISTORY = "not in this history"
 _DIGITS = 12
 _NO_RECORDS = "sqlite:///:memory:"
 _ENDED = {"failed": "failed", "stopped": "was stopped", "killed": "was killed"}
@@ -56,6 +58,11 @@ class KeptVerdict:
     same there, the verdict stands."""
     rechecked: str = ""
     """Commit at which the first seed was run again and made the same; all seeds ran at `commit`."""
+
+    @property
+    def commits(self) -> tuple[str, str]:
+        """Where it ran; each may be empty."""
+        return self.commit, self.rechecked
 
 
 def kept_verdicts() -> dict[tuple[str, str], KeptVerdict]:
@@ -162,29 +169,65 @@ def verdicts_of(method: Method, root: Path) -> dict[str, str]:
     }
 
 
-def remarks_on_verdicts(method: Method) -> dict[str, list[str]]:
+def remarks_on_verdicts(method: Method, root: Path) -> dict[str, list[str]]:
     """Say of each claim of a method that was run what its sentence does not.
 
     Args:
         method: The method.
+        root: The project, in whose history commits are looked up.
 
     Returns:
         Lines by claim: where it was decided, and which arms were equal.
 
     """
+    kept = {each.claim: each for each in kept_verdicts().values() if each.method == method.name}
+    gone = commits_gone((at for each in kept.values() for at in each.commits), root)
     return {
-        claim: [where_decided(kept), *equal_arms(name, kept.decisions)]
-        for (name, claim), kept in kept_verdicts().items()
-        if name == method.name
+        claim: [where_decided(each, gone), *equal_arms(method.name, each.decisions)]
+        for claim, each in kept.items()
     }
 
 
-def where_decided(kept: KeptVerdict) -> str:
-    """Name the commit that a verdict is of, and the one that its first seed was run again at."""
+def where_decided(kept: KeptVerdict, gone: Collection[str] = ()) -> str:
+    """Name the commit that a verdict is of, and the one that its first seed was run again at.
+
+    Args:
+        kept: The verdict.
+        gone: Commits that cannot be checked out, of `commits_gone`.
+
+    Returns:
+        The words.
+
+    """
+
+    def named(commit: str) -> str:
+        return f"{commit[:_DIGITS]}{f' ({NOT_IN_HISTORY})' * (commit in gone)}"
+
     if not kept.commit:
         return "decided on code that was not committed"
-    again = f", first seed again at {kept.rechecked[:_DIGITS]}" if kept.rechecked else ""
-    return f"decided at commit {kept.commit[:_DIGITS]}{again}"
+    again = f", first seed again at {named(kept.rechecked)}" if kept.rechecked else ""
+    return f"decided at commit {named(kept.commit)}{again}"
+
+
+def commits_gone(commits: Iterable[str], root: Path) -> frozenset[str]:
+    """Tell which commits a project's repository has not, as where its history was rewritten.
+
+    Args:
+        commits: Whole names of commits; empty ones are passed over.
+        root: The project.
+
+    Returns:
+        Those that cannot be checked out there. None is named where that is not known: without git,
+        outside of a repository, and in a shallow clone, which has few of its commits.
+
+    """
+    asked = frozenset(commits) - {""}
+    if not asked or ask_git(root, "rev-parse", "--is-shallow-repository") != "false":
+        return frozenset()
+    # One question for all. A partial clone would ask its server for each that is missing.
+    question = ("rev-list", "--no-walk", "--ignore-missing", "--end-of-options", *sorted(asked))
+    done = run_git(root, *question, env={"GIT_NO_LAZY_FETCH": "1"})
+    return frozenset() if done.returncode else asked.difference(done.stdout.split())
 
 
 def equal_arms(method: str, decisions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -270,8 +313,11 @@ def broken_off(method: Method, root: Path) -> dict[str, str]:
 
 
 def _stands(known: KeptVerdict, keys: StageKeys | None) -> bool:
+    if keys is None or known.keys.keys() != keys.dag.stages.keys():
+        return False
     try:
-        return keys is not None and known.keys == _digests(keys)
+        # The first stage that moved decides: most are of the same code, whose reading takes time.
+        return all(_digest(keys, name) == digest for name, digest in known.keys.items())
     except UserError:
         # A stage cannot be run as it is asked for any more.
         return False
@@ -285,8 +331,9 @@ def _stage_keys(
 
 
 def _digests(keys: StageKeys) -> dict[str, str]:
-    found = {}
-    for name in keys.dag.stages:
-        components = keys.key(name, {}).components
-        found[name] = sha256_of_json({part: components[part] for part in ("code", "params")})
-    return found
+    return {name: _digest(keys, name) for name in keys.dag.stages}
+
+
+def _digest(keys: StageKeys, name: str) -> str:
+    components = keys.key(name, {}).components
+    return sha256_of_json({part: components[part] for part in ("code", "params")})

@@ -394,6 +394,7 @@ def test_of_a_list_that_is_broken_off_it_is_said_what_is_done(toy, monkeypatch, 
     def run(method, claims, root, *, seeds):
         if method.name == "nsr":
             raise Interrupted(signal.SIGTERM)
+        return []
 
     monkeypatch.chdir(toy.root)
     monkeypatch.setattr(method_run, "run_claims", run)

@@ -3,14 +3,16 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import click
 import pytest
 
 from posttrain.cli import method_run
-from posttrain.cli.method_run import _base_told, _keep, _opened
+from posttrain.cli.method_run import _base_told, _opened
+from posttrain.cli.method_verdict import keep_decided
 from posttrain.methods.find import find_method, methods_of
 from posttrain.pipeline.claim_recipe import values_of_claim
 from posttrain.pipeline.plan import Decision
-from posttrain.pipeline.verdicts import KeptVerdict
+from posttrain.pipeline.verdicts import KeptVerdict, kept_verdicts
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.ledger import Run, StageRun, open_ledger
 from posttrain.stage.errors import UserError, UserErrors
@@ -22,12 +24,94 @@ KEPT = KeptVerdict(
 
 def test_a_verdict_that_is_the_same_is_kept_once(tmp_path):
     with methods_of(tmp_path):
-        assert _keep(tmp_path, KEPT) == "kept in methods/verdicts.jsonl"
+        assert keep_decided(tmp_path, KEPT).told == ("kept in methods/verdicts.jsonl",)
         # Nothing ran: the time is another one, and the project has gone on.
         again = replace(KEPT, minutes=0.0, commit="c1")
-        assert _keep(tmp_path, again) == "kept already, and the same"
-        assert _keep(tmp_path, replace(KEPT, artifact="a1")) == "kept in methods/verdicts.jsonl"
+        assert keep_decided(tmp_path, again).told == ("kept already, and the same",)
+        # Code moved, and it comes to the same.
+        assert keep_decided(tmp_path, replace(KEPT, keys={"rl": "k1"})) == (
+            (
+                "the very same artifact as the verdict that was kept",
+                "kept in methods/verdicts.jsonl",
+            ),
+            True,
+        )
     assert len((tmp_path / "methods" / "verdicts.jsonl").read_text().splitlines()) == 2
+
+
+DECIDED = {
+    "metric": "pass_at_1", "is": "higher", "margin": 0.05, "better": "higher", "against": "plain",
+    "ours": [0.6, 0.8], "theirs": [0.5, 0.5], "difference": 0.2, "low": 0.1, "high": 0.3,
+    "outcome": "confirmed",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("verdict", "agrees", "told"),
+    [
+        ("confirmed", True, "confirmed: it agrees with the verdict that was kept, confirmed"),
+        ("undecided", False, "undecided: it differs from the verdict that was kept, confirmed"),
+    ],
+)
+def test_another_artifact_is_held_against_the_verdict_that_was_kept(
+    tmp_path, verdict, agrees, told
+):
+    own = {**DECIDED, "difference": 0.15, "low": -0.02, "high": 0.32}
+    with methods_of(tmp_path):
+        keep_decided(tmp_path, replace(KEPT, decisions=[DECIDED]))
+        again = replace(KEPT, verdict=verdict, artifact="a1", decisions=[own])
+        kept = keep_decided(tmp_path, again)
+        assert kept.agrees is agrees
+        assert kept.told == (
+            f"{told}, in another artifact",
+            "  pass_at_1 +0.15 [-0.02, +0.32], higher by 0.05 against plain;"
+            " kept: pass_at_1 +0.2 [+0.1, +0.3], higher by 0.05",
+            "kept in methods/verdicts.jsonl",
+        )
+        assert kept_verdicts()["mine", "better"] == again
+
+
+def test_a_verdict_without_figures_is_told_by_its_sentence(tmp_path):
+    with methods_of(tmp_path):
+        keep_decided(tmp_path, KEPT)
+        other = replace(KEPT, sentence="so it still is", artifact="a1", decisions=[DECIDED])
+        assert keep_decided(tmp_path, other).told[1:3] == (
+            "  now: so it still is",
+            "  kept: so it is",
+        )
+
+
+def test_a_claim_that_says_something_else_by_now_is_not_compared(tmp_path):
+    with methods_of(tmp_path):
+        keep_decided(tmp_path, KEPT)
+        other = replace(KEPT, verdict="refuted", digest="d1", artifact="a1")
+        assert keep_decided(tmp_path, other) == (
+            (
+                "the claim says something else than when it was decided before (confirmed), so the"
+                " two are not compared",
+                "kept in methods/verdicts.jsonl",
+            ),
+            True,
+        )
+
+
+def test_another_word_ends_the_command_with_1_when_all_have_run(monkeypatch, tmp_path):
+    other = {"grpo": ["grpo.better"], "dpo": []}
+    monkeypatch.setattr(method_run, "run_claims", lambda method, *_, **__: other[method.name])
+    methods = [find_method(name).method for name in ("grpo", "dpo")]
+    with pytest.raises(click.ClickException) as ended:
+        method_run.run_methods(methods, [], tmp_path, seeds=None)
+    assert ended.value.exit_code == 1
+    assert ended.value.message == "not the verdict that was kept: grpo.better"
+    method_run.run_methods(methods[1:], [], tmp_path, seeds=None)
+
+
+def test_a_claim_is_named_where_its_word_is_another_one(monkeypatch, tmp_path):
+    method = find_method("nsr").method
+    first, *others = [each.name for each in method.claims]
+    monkeypatch.setattr(method_run, "_run_claim", lambda _, claim, *__: claim.name != first)
+    assert method_run.run_claims(method, [], tmp_path, seeds=None) == [f"nsr.{first}"]
+    assert method_run.run_claims(method, others, tmp_path, seeds=None) == []
 
 
 def test_who_does_not_hold_a_claims_folder_leaves_its_recipe(tmp_path):
@@ -54,13 +138,19 @@ def test_a_list_is_run_to_its_end_and_every_refusal_is_told(monkeypatch, tmp_pat
         ran.append(method.name)
         if method.name in refusals:
             raise refusals[method.name]
+        return [f"{method.name}.better"] if method.name == "nsr" else []
 
     monkeypatch.setattr(method_run, "run_claims", run_claims)
     methods = [find_method(name).method for name in ("grpo", "nsr", "dpo", "dapo")]
     with pytest.raises(UserError) as refused:
         method_run.run_methods(methods, [], tmp_path, seeds=None)
     assert ran == ["grpo", "nsr", "dpo", "dapo"]
-    assert refused.value.sentences == ("rl_1 is wrong", "rl_2 is wrong", "so is dpo")
+    assert refused.value.sentences == (
+        "rl_1 is wrong",
+        "rl_2 is wrong",
+        "so is dpo",
+        "not the verdict that was kept: nsr.better",
+    )
 
 
 def test_a_claim_that_never_ran_is_not_compared_with_another_one(posttrain, toy):

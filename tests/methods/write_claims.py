@@ -1,5 +1,11 @@
-"""Write the claims that were run into docs/methods.md: python tests/methods/write_claims.py."""
+"""Write the claims that were run into docs/methods.md: python tests/methods/write_claims.py.
 
+Which verdicts are stale is marked as of the code that the document was written on. It is no part of
+what must be up to date: any change of a stage's code makes verdicts stale whose figures stay as
+they are, and a document that each such change spoils would be written anew without being read.
+"""
+
+import re
 import sys
 from pathlib import Path
 
@@ -8,16 +14,24 @@ DOCUMENT = ROOT / "docs" / "methods.md"
 MARK = "<!-- From here on written by tests/methods/write_claims.py. -->\n"
 
 
-def written() -> str:
-    """The document with today's verdicts behind the mark."""
+def written(*, standing: bool) -> str:
+    """The document with today's verdicts behind the mark; the stale ones marked where asked."""
     from posttrain.cli.method_claims import claim_rows
     from posttrain.methods.find import every_method
     from posttrain.views.report.claims import claims_in_markdown, tally_of_claims
 
-    rows = claim_rows([*every_method().values()], root=None)
+    rows = claim_rows([*every_method().values()], root=ROOT if standing else None)
     before = DOCUMENT.read_text(encoding="utf-8").partition(MARK)[0]
     tally = f"{tally_of_claims(rows)}. What was tried before: [claims.md](claims.md)."
     return f"{before}{MARK}\n{tally}\n\n{claims_in_markdown(rows)}\n{_arenas()}"
+
+
+def without_standing(text: str) -> str:
+    """The document without what marks verdicts as stale, see above."""
+    from posttrain.views.report.claims import STALE
+
+    before, mark, after = text.partition(MARK)
+    return before + mark + re.sub(r"; \d+ of them stale", "", after).replace(STALE, "")
 
 
 def _arenas() -> str:
@@ -41,4 +55,4 @@ def _arenas() -> str:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
-    DOCUMENT.write_text(written(), encoding="utf-8")
+    DOCUMENT.write_text(written(standing=True), encoding="utf-8")

@@ -1,6 +1,7 @@
 """A claim becomes a recipe of arms; its verdict is kept, and stale once what it rests on moves."""
 
 import json
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +25,11 @@ from posttrain.pipeline.claim_recipe import (
 from posttrain.pipeline.verdicts import (
     KeptVerdict,
     claim_keys,
+    commits_gone,
     equal_arms,
     keep_verdict,
     kept_verdicts,
+    remarks_on_verdicts,
     seconds_of_base,
     standing_verdicts,
     verdicts_of,
@@ -406,6 +409,46 @@ def test_where_a_verdict_was_decided_is_said_also_where_nothing_was_committed():
         "decided at commit aaaaaaaaaaaa, first seed again at bbbbbbbbbbbb"
     )
     assert where_decided(replace(kept, commit="")) == "decided on code that was not committed"
+    assert where_decided(again, {"a" * 40}) == (
+        "decided at commit aaaaaaaaaaaa (not in this history), first seed again at bbbbbbbbbbbb"
+    )
+
+
+def git(folder, *arguments):
+    author = ["-c", "user.name=me", "-c", "user.email=me@here"]
+    done = subprocess.run(
+        ["git", *author, *arguments], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def test_a_commit_that_history_has_not_is_told_where_that_can_be_known(project, tmp_path):
+    project()
+    lost = "c0ffee" + "0" * 34
+    # Outside of a repository nothing is known.
+    assert commits_gone([lost], tmp_path) == frozenset()
+    git(tmp_path, "init", "-q")
+    # Before the first commit none is there.
+    assert commits_gone([lost, ""], tmp_path) == {lost}
+    commits = []
+    for _ in range(2):
+        git(tmp_path, "commit", "-q", "--allow-empty", "-m", "one")
+        commits.append(git(tmp_path, "rev-parse", "HEAD"))
+    assert commits_gone([*commits, lost, ""], tmp_path) == {lost}
+    assert commits_gone(commits, tmp_path) == commits_gone([""], tmp_path) == frozenset()
+    # What is no commit's name is not there, and no option of git's.
+    assert commits_gone(["--all"], tmp_path) == {"--all"}
+    decided = KeptVerdict("mine", "better", "void", "so", 2, 1.0, commits[0], "", {}, "00")
+    keep_verdict(tmp_path, replace(decided, rechecked=lost))
+    (told,) = remarks_on_verdicts(find_method("mine").method, tmp_path)["better"]
+    assert told == (
+        f"decided at commit {commits[0][:12]}, first seed again at c0ffee000000 (not in this"
+        " history)"
+    )
+    # A shallow clone has one commit of two, and says nothing of the other.
+    shallow = tmp_path / "shallow"
+    git(tmp_path, "clone", "-q", "--depth", "1", tmp_path.as_uri(), str(shallow))
+    assert commits_gone([commits[0], lost], shallow) == frozenset()
 
 
 def test_stages_of_the_arena_are_those_that_no_arm_adds(project):
@@ -471,10 +514,24 @@ def test_verdicts_that_ship_are_of_claims_that_ship():
 
 
 def test_the_document_shows_every_verdict_that_ships():
-    from tests.methods.write_claims import DOCUMENT, written
+    from tests.methods.write_claims import DOCUMENT, without_standing, written
 
     with methods_of(ROOT):
-        assert DOCUMENT.read_text() == written(), "run: python tests/methods/write_claims.py"
+        now = written(standing=False)
+    assert without_standing(DOCUMENT.read_text()) == now, (
+        "run: python tests/methods/write_claims.py"
+    )
+    table = now[now.index("## What was decided") :]
+    missing = [name for name in kept_verdicts() if "| {} | {} |".format(*name) not in table]
+    assert missing == []
+
+
+def test_what_is_stale_does_not_spoil_the_document():
+    from tests.methods.write_claims import MARK, without_standing
+
+    head = f"Marked (stale).\n{MARK}\n"
+    marked = f"{head}2 claims: 2 void; 1 of them stale. More.\n| void (stale) (not committed) |\n"
+    assert without_standing(marked) == f"{head}2 claims: 2 void. More.\n| void (not committed) |\n"
 
 
 LOOKS = """sets: {evaluate: {num_samples: 16}, diagnose: {diagnostics: {gap: {kind: crossing}}}}"""

@@ -1,8 +1,11 @@
 """Claims as a page and a table: figures by hand, and what has no interval."""
 
+import re
+
 import pytest
 
 from posttrain.views.report.claims import (
+    HEADING,
     ClaimFigure,
     ClaimRow,
     claims_in_markdown,
@@ -74,6 +77,15 @@ def test_the_table_has_a_line_for_each_claim_that_was_run():
     assert text.splitlines()[2:] == [f"{line} | confirmed | 2 | 1.2 |"]
 
 
+def test_a_verdict_that_was_kept_without_figures_has_its_sentence():
+    old = ClaimRow(
+        "pg", "mine", "old", "It did.", "sums", verdict="void", sentence="void: base at 0.9",
+        compared=("plain",), seeds=2, minutes=1.25, commit="c0ffee",
+    )  # fmt: skip
+    text = claims_in_markdown([old])
+    assert text.splitlines()[2:] == ["| pg | mine | old | plain | base at 0.9 | void | 2 | 1.2 |"]
+
+
 def test_a_claim_that_was_not_run_says_what_it_is_to_be_compared_with():
     later = ClaimRow("pg", "mine", "later", "It will.", "sums", compared=("plain", "base", "plain"))
     assert later.cells()[3:6] == ("plain, base", "", "not run")
@@ -99,6 +111,23 @@ def test_what_was_decided_on_code_that_was_not_committed_says_so():
     assert "· 1 seed ·" in page
     assert "· not committed" in page
     assert "<code></code>" not in page
+
+
+def test_a_commit_that_history_has_not_is_not_shown_as_if_it_could_be_checked_out():
+    lost = "c0ffee" * 6
+    assert "not in this history" not in claims_page([row()], {"pg": "gradients"})
+    page = claims_page([row(gone=(lost,), rechecked="f" * 36)], {"pg": "gradients"})
+    assert "<code>c0ffeec0</code> (not in this history), first seed again at" in page
+    assert "<code>ffffffff</code></span>" in page
+    page = claims_page([row(gone=(lost,), rechecked=lost)], {"pg": "gradients"})
+    assert "first seed again at <code>c0ffeec0</code> (not in this history)</span>" in page
+
+
+def test_the_page_has_all_claims_in_one_table_too():
+    page = claims_page([row(), row(verdict="refuted", stale=True)], {"pg": "gradients"})
+    (table,) = re.findall(r'<table class="claims">.*?</table>', page, re.DOTALL)
+    assert re.findall(r"<th>(.*?)</th>", table) == [*HEADING]
+    assert re.findall(r'<td class="outcome">(.*?)</td>', table) == ["confirmed", "refuted (stale)"]
 
 
 def test_a_count_leaves_out_what_there_is_none_of():

@@ -12,6 +12,8 @@ from posttrain.views.report.facts import StageFacts, found
 from posttrain.views.report.templates import template
 
 CLAIM_NOT_RUN = "not run"
+STALE = " (stale)"
+"""Behind the verdict of a claim where what it rests on moved since."""
 HEADING = ("family", "method", "claim", "against", "figure [95%]", "verdict", "seeds", "min")
 _WIDTH, _INSET = 200.0, 6.0
 
@@ -129,25 +131,42 @@ class ClaimRow:
     """At which it was decided; None where the project's code was not committed."""
     rechecked: str | None = None
     """At which its first seed was run again; None where that was never asked for."""
+    gone: tuple[str, ...] = ()
+    """Of these two the commits that the project's history has not, and nobody can check out."""
 
     @property
     def against(self) -> str:
         """Name what ours is compared with, each once."""
         return ", ".join(dict.fromkeys([each.against for each in self.figures] or self.compared))
 
+    @property
+    def was_run(self) -> bool:
+        """Whether it came to a verdict, of whatever kind."""
+        return self.verdict != CLAIM_NOT_RUN
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Each figure; of a verdict that was kept without them its sentence, which has them."""
+        sentence = self.sentence.removeprefix(f"{self.verdict}: ")
+        return tuple(each.told for each in self.figures) or (sentence,) * bool(sentence)
+
+    @property
+    def outcome(self) -> str:
+        """The verdict, and what is to be known before it is relied on."""
+        uncommitted = " (not committed)" if self.was_run and self.commit is None else ""
+        return f"{self.verdict}{STALE * self.stale}{uncommitted}"
+
     def cells(self) -> tuple[str, ...]:
         """Fill the columns of `HEADING`."""
-        ran = self.verdict != CLAIM_NOT_RUN
-        uncommitted = " (not committed)" if ran and self.commit is None else ""
         return (
             self.family,
             self.method,
             self.claim,
             self.against,
-            "; ".join(each.told for each in self.figures),
-            f"{self.verdict}{' (stale)' * self.stale}{uncommitted}",
-            str(self.seeds) if ran else "",
-            f"{self.minutes:.1f}" if ran else "",
+            "; ".join(self.told),
+            self.outcome,
+            str(self.seeds) if self.was_run else "",
+            f"{self.minutes:.1f}" if self.was_run else "",
         )
 
 
@@ -176,12 +195,14 @@ def claims_page(rows: Sequence[ClaimRow], families: Mapping[str, str]) -> str:
         for family, about in families.items()
         if (of_it := [row for row in rows if row.family == family])
     }
-    return str(template("claims.html").render(families=grouped, tally=tally_of_claims(rows)))
+    tally = tally_of_claims(rows)
+    said = {"families": grouped, "rows": rows, "tally": tally, "heading": HEADING}
+    return str(template("claims.html").render(said))
 
 
 def claims_in_markdown(rows: Iterable[ClaimRow]) -> str:
     """Write the claims that were run as a table in Markdown, a line each."""
-    lines = [HEADING, ["---"] * len(HEADING), *(row.cells() for row in rows if row.figures)]
+    lines = [HEADING, ["---"] * len(HEADING), *(row.cells() for row in rows if row.was_run)]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 

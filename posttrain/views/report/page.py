@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from posttrain.stage.errors import UserError
 from posttrain.stage.files import replacing
 from posttrain.views.report import claims, dag, details, episodes, evaluation, headline, training
+from posttrain.views.report.claims import HEADING, ClaimRow
 from posttrain.views.report.facts import StageFacts
 from posttrain.views.report.templates import template
 
@@ -19,10 +21,12 @@ def write_report(
     stages: Sequence[StageFacts],
     artifacts: Mapping[str, Path],
     facts: Mapping[str, str],
+    claimed: Callable[[], list[ClaimRow]] = list,
 ) -> None:
     """Write the page from whatever artifacts there are; what is missing is left out.
 
     `artifacts` maps `stage.output` to where it lies; `facts` is the provenance, label to text.
+    `claimed` gathers the claims of the methods that were used.
     """
     problems: list[str] = []
 
@@ -30,7 +34,7 @@ def write_report(
         """A section that cannot be read is named on the page, and costs only itself."""
         try:
             return build()
-        except (KeyError, TypeError, ValueError, IndexError, OSError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, OSError, UserError) as error:
             problems.append(f"{section}: {type(error).__name__}: {error}")
             return []
 
@@ -44,6 +48,8 @@ def write_report(
         rewards=attempt("reward model", lambda: details.reward_models(stages, artifacts)),
         curricula=attempt("curriculum", lambda: details.curricula(stages, artifacts)),
         dropped=attempt("dropped rows", lambda: details.dropped_rows(stages, artifacts)),
+        claimed=attempt("claims", claimed),
+        claim_heading=HEADING,
         pipeline=dag.draw_dag(stages),
         stages=stages,
         facts=facts,

@@ -7,7 +7,9 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from posttrain.stage.errors import UserError
 from posttrain.views.report import summary_table, write_report
+from posttrain.views.report.claims import ClaimFigure, ClaimRow
 from posttrain.views.report.evaluation import Share
 
 FACTS = {"seed": "0", "command": "posttrain run --set a='<b>'"}
@@ -107,6 +109,46 @@ def test_a_report_that_cannot_be_read_costs_only_its_section(workspace, tmp_path
     assert said in page
     assert "training" in sections(page)
     assert summary_table(workspace.stages, workspace.artifacts).row_count == 5
+
+
+DECIDED = {
+    "metric": "pass_at_1", "is": "higher", "margin": 0.05, "better": "higher", "against": "plain",
+    "ours": [0.6, 0.8], "theirs": [0.5, 0.5], "difference": 0.2, "low": 0.1, "high": 0.3,
+    "outcome": "confirmed",
+}  # fmt: skip
+
+
+def test_what_is_claimed_of_the_methods_used_is_folded_into_the_page(workspace, tmp_path):
+    figures = (ClaimFigure.read(DECIDED), ClaimFigure.read({**DECIDED, "low": None}))
+    ran = {"verdict": "confirmed", "stale": True, "seeds": 2, "minutes": 1.25, "commit": "c" * 40}
+    rows = [
+        ClaimRow("pg", "mine", "better", "It is.", "sums", figures=figures, **ran),
+        ClaimRow("pg", "mine", "later", "It <i>will</i>.", "sums", compared=("<plain>",)),
+    ]
+    page = page_of(workspace, tmp_path, claimed=lambda: rows)
+    assert sections(page)[-3:] == ["pipeline", "claims", "provenance"]
+    (section,) = re.findall(r'<section id="claims">.*?</section>', page, re.DOTALL)
+    # Folded: without `open`.
+    assert "<details>" in section
+    text = words(section)
+    assert "What is claimed of the methods used here" in text
+    assert "posttrain method claims --html claims.html" in text
+    assert (
+        "pg mine better plain pass_at_1 +0.2 [+0.1, +0.3], higher by 0.05 pass_at_1 +0.2, higher by"
+        " 0.05 confirmed (stale) 2 1.2"
+    ) in text
+    assert "pg mine later &lt;plain&gt; not run" in text
+    assert 'href="#claims"' in page
+    assert "#claims" not in page_of(workspace, tmp_path)
+
+
+def test_a_methods_file_that_is_wrong_costs_only_the_claims(workspace, tmp_path):
+    def refused():
+        raise UserError("methods/pg/mine.yaml.says: missing")
+
+    page = page_of(workspace, tmp_path, claimed=refused)
+    assert "A section was left out: claims: UserError: methods/pg/mine.yaml.says: missing" in page
+    assert sections(page) == sections(page_of(workspace, tmp_path))
 
 
 def test_nothing_at_all_is_still_a_page(workspace, tmp_path):
