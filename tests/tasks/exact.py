@@ -46,6 +46,20 @@ def killed_before_an_update(train, at, monkeypatch):
     return calls, ended
 
 
+def watched(train):
+    """Train; step and place of every update, and what came of it."""
+    seen, update = [], PolicyLearner.update
+
+    def noted(self, samples, **given):
+        seen.append((given["step"], given["index"]))
+        return update(self, samples, **given)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(PolicyLearner, "update", noted)
+        ended = train()
+    return seen, ended
+
+
 def broken_off(train, places):
     """Train, broken off before each of these updates in their order, then to the end.
 

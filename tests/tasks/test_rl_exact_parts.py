@@ -46,8 +46,8 @@ from posttrain.learning.rl.selections.registry import SELECTIONS
 from posttrain.stage.context import StageContext
 from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run
-from tests.tasks.exact import broken_off
-from tests.tasks.test_denoise import TEACHING, taught
+from tests.tasks.exact import broken_off, watched
+from tests.tasks.test_denoise import taught
 
 BASE = {
     "steps": 3,
@@ -219,7 +219,7 @@ SELECTION = {
     "every": Case({"draw": {"select": "every"}}),
     "clean_calls": played({"draw": {"select": {"kind": "clean_calls", "share": 0.1}}}),
     "greedy_failed": Case(
-        {"producer": "greedy_first", "draw": {"select": "greedy_failed"}, "problems_per_step": 8}
+        {"producer": "greedy_first", "draw": {"select": "greedy_failed"}}, world="contrary"
     ),
     "resample_on_correct": played({"draw": {"select": "resample_on_correct"}}),
     "solved_band": Case({"draw": {"select": "solved_band"}, "problems_per_step": 8}),
@@ -299,7 +299,7 @@ COMPONENT = {
     "format": component("format", pattern="#### .*"),
     "brier": component("brier", pattern=r"(\d)", scale=0.1),
     "self_report": component("self_report", pattern=r"(\d)"),
-    "agreement": component("agreement", world="views"),
+    "agreement": component("agreement", world="contrary"),
     "majority": component("majority"),
     "model": component("model", "reward_models.one", models=["one"], squash="sigmoid"),
     "log_ratio": component(
@@ -450,10 +450,19 @@ def worlds(guesser, tuned, tables, rollouts, coins, coins_path, bandits, tmp_pat
     folder = tmp_path_factory.mktemp("worlds")
     made = start_reward_model(guesser, parameterization="likelihood", scale=2.0)
     save_reward_model(made, folder / "liked")
-    views = [replace(coin, metadata=json.dumps({VIEW: "1"})) for coin in coins]
-    table = with_row_ids(problems_table(views), IDENTITY["problems"])
-    write_table(table, folder / "views.parquet", PROBLEMS)
-    masks, _ = taught(tables["traces"], folder / "masks", TEACHING.model_copy(update={"steps": 40}))
+    contrary = [
+        replace(coin, answer=str(3 - int(coin.answer)), metadata=json.dumps({VIEW: "1"}))
+        for coin in coins
+    ]
+    table = with_row_ids(problems_table(contrary), IDENTITY["problems"])
+    write_table(table, folder / "contrary.parquet", PROBLEMS)
+    guesses = [
+        Completion(coin, f"#### {said}", "teacher", 1.0, True, "")
+        for coin in coins
+        for said in "12"
+    ]
+    write_table(completions_table(guesses), folder / "guesses.parquet", COMPLETIONS)
+    masks, _ = taught(folder / "guesses.parquet", folder / "masks")
     models = {
         "players.guide": tuned,
         "references.start": guesser,
@@ -463,7 +472,8 @@ def worlds(guesser, tuned, tables, rollouts, coins, coins_path, bandits, tmp_pat
     coins = {"policy": guesser, "problems": coins_path, "stored": rollouts, **tables, **models}
     return {
         "coins": coins,
-        "views": coins | {"problems": folder / "views.parquet"},
+        # What the guesser says more often is wrong here, and the view of whoever asks is told.
+        "contrary": coins | {"problems": folder / "contrary.parquet"},
         "masks": coins | {"policy": masks},
         "bandits": bandits | {"references.start": bandits["policy"]},
     }
@@ -499,10 +509,12 @@ def test_every_kind_has_a_case_or_says_why_not(slot):
 def test_a_run_is_exact_after_kills_and_in_a_replay(slot, kind, worlds, tmp_path):
     case = CASES[slot][kind]
     given = {name: worlds[case.world][name] for name in ("policy", "problems", *case.ports)}
-    config, outputs, (digest, curve, rows) = trained(case, given, tmp_path / "whole")
+    updates, whole = watched(partial(trained, case, given, tmp_path / "whole"))
+    config, outputs, (digest, curve, rows) = whole
 
-    several = config.updates_per_step > 1
-    places = [(0, 1), (1, 1), (2, 0)] if several else [(1, 0), (2, 0)]
+    # Of two updates in each of three steps: within the first and the second, and after that.
+    count = len(updates)
+    places = [updates[at] for at in sorted({1, count // 2, 2 * count // 3})]
     again = partial(trained, case, given, tmp_path / "broken")
     _, _, (resumed, curve_after, rows_after) = broken_off(again, places)
     assert resumed == digest
