@@ -124,8 +124,11 @@ def connected(guesser, coins, coins_path, tmp_path_factory):
         for said in ("1", "2")
         for right in [said == coin.answer]
     ]
-    of_others = [each for each in samples if "down" not in each.text]
-    for name, rows in {"samples": samples, "reference_samples": of_others}.items():
+    others = [
+        Completion(coin, f"down\n#### {coin.answer}", "teacher", 1.0, True, "")
+        for coin in coins[:20]
+    ]
+    for name, rows in {"samples": samples, "reference_samples": others}.items():
         table = with_row_ids(completions_table(rows), IDENTITY["completions"])
         write_table(table, folder / name, COMPLETIONS)
     model = start_reward_model(guesser, parameterization="likelihood", scale=2.0)
@@ -190,8 +193,5 @@ def test_a_run_is_exact_after_kills(slot, kind, connected, tmp_path):
     assert report["num_steps"] == 4
     resumed, *tables, told = broken_off(partial(trained, case, given, tmp_path / "broken"))
     assert resumed == digest != weights_digest(load_policy(given["policy"]).model)
-    assert [table.equals(one) for table, one in zip(tables, (pairs, curve), strict=True)] == [
-        True,
-        True,
-    ]
+    assert all(table.equals(one) for table, one in zip(tables, (pairs, curve), strict=True))
     assert told == report

@@ -222,7 +222,7 @@ SELECTION = {
         {"producer": "greedy_first", "draw": {"select": "greedy_failed"}}, world="contrary"
     ),
     "resample_on_correct": played({"draw": {"select": "resample_on_correct"}}),
-    "solved_band": Case({"draw": {"select": "solved_band"}, "problems_per_step": 8}),
+    "solved_band": Case({"draw": {"select": "solved_band"}}),
     "last_hint": hinted({"kind": "growth", "shares": [0.5, 0.9]}, draw={"select": "last_hint"}),
     "brief_successes": Case({"draw": {"select": "brief_successes"}}),
     "told_in_order": Case(ORDERS),
@@ -340,7 +340,7 @@ COMPONENT = {
                 "combine": {
                     "kind": "lagrangian",
                     "maximize": {"correct": 1.0},
-                    "limits": {"it": {"at_most": 3.0}},
+                    "limits": {"it": {"at_most": 1.0}},
                 },
                 "bonus_may_outweigh": True,
             }
@@ -411,11 +411,11 @@ def tuned(guesser, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tables(coins, tmp_path_factory):
-    """Two solutions of all but the last eight problems; and what a judge said of short answers."""
+    """Two solutions of all but the first problem; and what a judge said of short answers."""
     folder = tmp_path_factory.mktemp("tables")
     said = [
         Completion(coin, f"{text}#### {coin.answer}", "teacher", 1.0, True, "correct")
-        for coin in coins[:-8]
+        for coin in coins[1:]
         for text in ("up down\n", "")
     ]
     solved = with_row_ids(completions_table(said), IDENTITY["completions"])
@@ -438,21 +438,29 @@ def tables(coins, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def rollouts(guesser, coins_path, tmp_path_factory):
+def few(coins, tmp_path_factory):
+    """So few problems that each comes again within three steps: what is remembered of it counts."""
+    path = tmp_path_factory.mktemp("few") / "problems.parquet"
+    write_table(with_row_ids(problems_table(coins[:6]), IDENTITY["problems"]), path, PROBLEMS)
+    return path
+
+
+@pytest.fixture(scope="session")
+def rollouts(guesser, few, tmp_path_factory):
     """What another run of the guesser drew."""
-    given = {"policy": guesser, "problems": coins_path}
+    given = {"policy": guesser, "problems": few}
     return trained(Case({}), given, tmp_path_factory.mktemp("stored"))[1]["rollouts"]
 
 
 @pytest.fixture(scope="session")
-def worlds(guesser, tuned, tables, rollouts, coins, coins_path, bandits, tmp_path_factory):
+def worlds(guesser, tuned, tables, rollouts, coins, few, bandits, tmp_path_factory):
     """What can be connected, by world and port."""
     folder = tmp_path_factory.mktemp("worlds")
     made = start_reward_model(guesser, parameterization="likelihood", scale=2.0)
     save_reward_model(made, folder / "liked")
     contrary = [
         replace(coin, answer=str(3 - int(coin.answer)), metadata=json.dumps({VIEW: "1"}))
-        for coin in coins
+        for coin in coins[:6]
     ]
     table = with_row_ids(problems_table(contrary), IDENTITY["problems"])
     write_table(table, folder / "contrary.parquet", PROBLEMS)
@@ -469,7 +477,7 @@ def worlds(guesser, tuned, tables, rollouts, coins, coins_path, bandits, tmp_pat
         "references.tuned": tuned,
         "reward_models.one": folder / "liked",
     }
-    coins = {"policy": guesser, "problems": coins_path, "stored": rollouts, **tables, **models}
+    coins = {"policy": guesser, "problems": few, "stored": rollouts, **tables, **models}
     return {
         "coins": coins,
         # What the guesser says more often is wrong here, and the view of whoever asks is told.
