@@ -29,17 +29,21 @@ from posttrain.data.schemas import (
 from posttrain.data.sources.opinions import VIEW
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.algorithms.advantages.registry import ADVANTAGES
+from posttrain.learning.algorithms.foreign_losses.registry import FOREIGN_LOSSES
 from posttrain.learning.algorithms.regularizers.registry import REGULARIZERS
 from posttrain.learning.algorithms.surrogates.registry import SURROGATES
 from posttrain.learning.algorithms.token_weights.registry import TOKEN_WEIGHTS
+from posttrain.learning.algorithms.turn_values.registry import TURN_VALUES
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.models.reward_head import save_reward_model, start_reward_model
+from posttrain.learning.rewards.combines.registry import COMBINES
 from posttrain.learning.rewards.components.registry import COMPONENTS
 from posttrain.learning.rewards.port_tables import subject_of
 from posttrain.learning.rl.action_masks.registry import ACTION_MASKS
 from posttrain.learning.rl.additions.registry import ADDITIONS
 from posttrain.learning.rl.hints.registry import HINT_LAWS
 from posttrain.learning.rl.producers.registry import PRODUCERS
+from posttrain.learning.rl.references.registry import REFERENCES
 from posttrain.learning.rl.replay import replay
 from posttrain.learning.rl.replays.registry import ROLLOUT_REPLAYS
 from posttrain.learning.rl.selections.registry import SELECTIONS
@@ -82,7 +86,7 @@ class Case(NamedTuple):
     ports: Sequence[str] = ()
     """What is connected beside policy and problems."""
     world: str = "coins"
-    """Whose policy and problems."""
+    """Whose policy and problems: a fixture `of_...`."""
 
 
 def played(said=None, **of):
@@ -357,6 +361,49 @@ COMPONENT = {
     "order": Case(ORDERS),
 }
 
+
+def turn_value(kind, **more):
+    return played(advantage({"kind": "learned", "values": {**LEARNED, "kind": kind, **more}}))
+
+
+TURN_VALUE = {
+    kind: turn_value(kind)
+    for kind in ("td", "implicit", "returns", "options", "success", "outcome")
+}
+FOREIGN_LOSS = {
+    kind: addition("traces", "solutions", foreign=kind) for kind in ("shaped", "balanced", "cloned")
+}
+FOREIGN_LOSS["importance"] = addition("stored", "stored", foreign="importance")
+
+
+def reference(said):
+    return Case({"algorithm": {"regularizers": {"kl": {"coefficient": 0.5}}}, "reference": said})
+
+
+REFERENCE_POLICY = {
+    "frozen": reference("frozen"),
+    "ema": reference({"kind": "ema", "decay": 0.5}),
+    "periodic": reference({"kind": "periodic", "every": 2}),
+    "restart": reference({"kind": "restart", "metric": "rl/reward", "patience": 1}),
+}
+
+
+def combine(kind, **said):
+    parts = {"correct": "verifier", "near": {"kind": "target_length", "target": 4}}
+    reward = {"components": parts, "combine": {"kind": kind, **said}, "bonus_may_outweigh": True}
+    return Case({"reward": reward})
+
+
+COMBINE = {
+    "sum": combine("sum", weights={"near": {"from": 0.5, "to": 0.1, "over": 2}}),
+    "gated": combine("gated", gates=[{"component": "near", "least": -0.5}], sum={"correct": 1.0}),
+    "product": combine("product", times=["correct"]),
+    "lagrangian": combine(
+        "lagrangian", maximize={"correct": 1.0}, limits={"near": {"at_least": 0.0}}
+    ),
+    "advantages": combine("advantages", weights={"near": 0.5}),
+}
+
 CASES = {
     "surrogate": SURROGATE,
     "token_weight": TOKEN_WEIGHT,
@@ -369,6 +416,10 @@ CASES = {
     "addition": ADDITION,
     "replay": REPLAY,
     "component": COMPONENT,
+    "turn_value": TURN_VALUE,
+    "foreign_loss": FOREIGN_LOSS,
+    "reference": REFERENCE_POLICY,
+    "combine": COMBINE,
 }
 EXEMPT = {
     "component": {
@@ -391,9 +442,25 @@ SLOTS = {
         ADDITIONS,
         ROLLOUT_REPLAYS,
         COMPONENTS,
+        TURN_VALUES,
+        FOREIGN_LOSSES,
+        REFERENCES,
+        COMBINES,
     )
 }
-QUICK = {("surrogate", "clip"), ("token_weight", "covariance")}
+QUICK = {
+    ("surrogate", "clip"),
+    ("token_weight", "covariance"),
+    ("regularizer", "entropy_band"),
+    ("advantage", "gae"),
+    ("hint_law", "item_response"),
+    ("selection", "brief_successes"),
+    ("producer", "before_failure"),
+    ("action_mask", "nucleus"),
+    ("addition", "traces"),
+    ("replay", "left_over"),
+    ("component", "best_length"),
+}
 
 
 @pytest.fixture(scope="session")
@@ -453,38 +520,50 @@ def rollouts(guesser, few, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def worlds(guesser, tuned, tables, rollouts, coins, few, bandits, tmp_path_factory):
-    """What can be connected, by world and port."""
-    folder = tmp_path_factory.mktemp("worlds")
+def of_coins(guesser, tuned, tables, rollouts, few, tmp_path_factory):
+    """What can be connected, by port, where coins are guessed."""
+    liked = tmp_path_factory.mktemp("liked") / "model"
     made = start_reward_model(guesser, parameterization="likelihood", scale=2.0)
-    save_reward_model(made, folder / "liked")
-    contrary = [
-        replace(coin, answer=str(3 - int(coin.answer)), metadata=json.dumps({VIEW: "1"}))
-        for coin in coins[:6]
-    ]
-    table = with_row_ids(problems_table(contrary), IDENTITY["problems"])
-    write_table(table, folder / "contrary.parquet", PROBLEMS)
-    guesses = [
-        Completion(coin, f"#### {said}", "teacher", 1.0, True, "")
-        for coin in coins
-        for said in "12"
-    ]
-    write_table(completions_table(guesses), folder / "guesses.parquet", COMPLETIONS)
-    masks, _ = taught(folder / "guesses.parquet", folder / "masks")
+    save_reward_model(made, liked)
     models = {
         "players.guide": tuned,
         "references.start": guesser,
         "references.tuned": tuned,
-        "reward_models.one": folder / "liked",
+        "reward_models.one": liked,
     }
-    coins = {"policy": guesser, "problems": few, "stored": rollouts, **tables, **models}
-    return {
-        "coins": coins,
-        # What the guesser says more often is wrong here, and the view of whoever asks is told.
-        "contrary": coins | {"problems": folder / "contrary.parquet"},
-        "masks": coins | {"policy": masks},
-        "bandits": bandits | {"references.start": bandits["policy"]},
-    }
+    return {"policy": guesser, "problems": few, "stored": rollouts, **tables, **models}
+
+
+@pytest.fixture(scope="session")
+def of_contrary(of_coins, coins, tmp_path_factory):
+    """The same where what the guesser says more often is wrong, and who asks has a view."""
+    turned = [
+        replace(coin, answer=str(3 - int(coin.answer)), metadata=json.dumps({VIEW: "1"}))
+        for coin in coins[:6]
+    ]
+    path = tmp_path_factory.mktemp("contrary") / "problems.parquet"
+    write_table(with_row_ids(problems_table(turned), IDENTITY["problems"]), path, PROBLEMS)
+    return of_coins | {"problems": path}
+
+
+@pytest.fixture(scope="session")
+def of_masks(of_coins, coins, tmp_path_factory):
+    """The same with a policy that unmasks."""
+    folder = tmp_path_factory.mktemp("masks")
+    said = [
+        Completion(coin, f"#### {said}", "teacher", 1.0, True, "")
+        for coin in coins
+        for said in "12"
+    ]
+    write_table(completions_table(said), folder / "said.parquet", COMPLETIONS)
+    policy, _ = taught(folder / "said.parquet", folder / "taught")
+    return of_coins | {"policy": policy}
+
+
+@pytest.fixture(scope="session")
+def of_bandits(bandits):
+    """What can be connected where buttons are pressed."""
+    return bandits | {"references.start": bandits["policy"]}
 
 
 def trained(case, given, folder):
@@ -514,9 +593,10 @@ def test_every_kind_has_a_case_or_says_why_not(slot):
 
 
 @pytest.mark.parametrize(("slot", "kind"), EVERY)
-def test_a_run_is_exact_after_kills_and_in_a_replay(slot, kind, worlds, tmp_path):
+def test_a_run_is_exact_after_kills_and_in_a_replay(slot, kind, request, tmp_path):
     case = CASES[slot][kind]
-    given = {name: worlds[case.world][name] for name in ("policy", "problems", *case.ports)}
+    there = request.getfixturevalue(f"of_{case.world}")
+    given = {name: there[name] for name in ("policy", "problems", *case.ports)}
     updates, whole = watched(partial(trained, case, given, tmp_path / "whole"))
     config, outputs, (digest, curve, rows) = whole
 
