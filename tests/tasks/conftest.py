@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from posttrain.data.schemas import (
     with_row_ids,
 )
 from posttrain.data.tables import write_table
+from posttrain.learning.episodes.worlds.bandit import Bandit
 from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import save_policy
 from posttrain.learning.models.logprobs import wanted_logprobs
@@ -105,6 +107,33 @@ def guesser(tmp_path_factory, coins):
     path = tmp_path_factory.mktemp("guesser") / "policy"
     save_policy(model, tokenizer, path)
     return path
+
+
+@pytest.fixture(scope="session")
+def bandits(tmp_path_factory):
+    """Bandits of two buttons and four presses, and a policy that presses any of three."""
+    folder = tmp_path_factory.mktemp("bandits")
+    world = Bandit(arms=2, presses=4)
+    posed = [world.pose(Random(seed)) for seed in range(6)]
+    problems = [
+        Problem("b", prompt, json.dumps(facts), 1, "played", json.dumps({"bandit": facts}))
+        for prompt, facts in posed
+    ]
+    table = with_row_ids(problems_table(problems), IDENTITY["problems"])
+    write_table(table, folder / "problems.parquet", PROBLEMS)
+    prompts, taught = [posed[0].prompt] * 6, ["a", "b", "c", "a", "b", "b b"]
+    tokenizer = train_tokenizer([*prompts, *taught, "0", "1"], vocab_size=280)
+    model = build_llama(tokenizer, hidden=16, layers=1, heads=2, seed=0, max_length=96)
+    rows = TokenTable(encode_rows(tokenizer, prompts, taught), pad=tokenizer.pad_token_id)
+    batch = rows.batch(range(len(prompts)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-2)
+    for _ in range(40):
+        logprobs, _ = wanted_logprobs(model, batch.input_ids_BT, wanted_BT=batch.wanted_BT)
+        (-logprobs.mean()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    save_policy(model, tokenizer, folder / "policy")
+    return {"policy": folder / "policy", "problems": folder / "problems.parquet"}
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,9 @@
 """Runs of RL on the coin guesser that are held to each other's bits, whole, killed and gone on."""
 
+import random
+
 import pytest
+import torch
 
 from posttrain.data.schemas import CURVE
 from posttrain.data.tables import read_table
@@ -41,6 +44,51 @@ def killed_before_an_update(train, at, monkeypatch):
     calls.clear()
     ended = train()
     return calls, ended
+
+
+def watched(train):
+    """Train; step and place of every update, and what came of it."""
+    seen, update = [], PolicyLearner.update
+
+    def noted(self, samples, **given):
+        seen.append((given["step"], given["index"]))
+        return update(self, samples, **given)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(PolicyLearner, "update", noted)
+        ended = train()
+    return seen, ended
+
+
+def broken_off(train, places):
+    """Train, broken off before each of these updates in their order, then to the end.
+
+    Every time it goes on with the very update before which it was broken off, though the generators
+    of the process stand elsewhere by then.
+    """
+    due, since, update = list(places), [], PolicyLearner.update
+
+    def ends(self, samples, **given):
+        since.append((given["step"], given["index"]))
+        if due and since[-1] == due[0]:
+            due.pop(0)
+            raise ConnectionError
+        return update(self, samples, **given)
+
+    begins = None
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(PolicyLearner, "update", ends)
+        for place in places:
+            with pytest.raises(ConnectionError):
+                train()
+            assert (since[0], since[-1]) == (begins or since[0], place)
+            begins = place
+            since.clear()
+            random.seed(str(place))
+            torch.manual_seed(sum(place))
+        ended = train()
+    assert since[0] == begins
+    return ended
 
 
 def run_with_ends(config, inputs, names, folder, stops):
