@@ -186,7 +186,7 @@ class PreferenceConfig(TrainingConfig):
                     "opponent mixture compares samples as they are drawn, so pairs.builder builds"
                     " nothing; leave one of them out"
                 )
-            if self.oracle.label != PairOracle.model_fields["label"].default:
+            if self.oracle.label != type(self.oracle).model_fields["label"].default:
                 raise ValueError(
                     f"pairs.builder {self.pairs.builder.kind} goes by what samples win on average,"
                     " and such pairs are sure; leave oracle.label out"
