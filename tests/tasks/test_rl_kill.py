@@ -127,7 +127,10 @@ def test_a_kill_leaves_no_trace(inputs, tmp_path, kill_runs, name):
 @pytest.mark.parametrize(
     "kills",
     [
-        [("turn", 5), ("turn", 2 * 72 + 30)],
+        pytest.param(
+            [("turn", 5), ("turn", 2 * 72 + 30)],
+            marks=[pytest.mark.slow, pytest.mark.core],
+        ),
         pytest.param(
             [("turn", at) for at in (1, 72, 73, 100, 200, 359)]
             + [("share", at) for at in (0.2, 0.35, 0.5, 0.65, 0.8, 0.95)],

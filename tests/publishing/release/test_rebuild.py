@@ -42,6 +42,8 @@ def test_the_toy_release_rebuilds_to_equal_digests(released, claims, tmp_path):
     assert (tmp_path / "empty/posttrain/learning/maths/__init__.py").is_file()
 
 
+@pytest.mark.core
+@pytest.mark.slow
 def test_a_folder_that_is_not_empty_is_refused(released, claims, tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UserError, match="not empty"):
@@ -77,6 +79,8 @@ def test_the_code_of_a_checkout_is_all_three_packages(tmp_path):
     assert len(names) == len(set(names))
 
 
+@pytest.mark.core
+@pytest.mark.slow
 def test_a_release_without_the_library_is_not_rebuilt_with_what_is_installed(
     released, claims, tmp_path
 ):
@@ -94,6 +98,8 @@ def stage_run(stage, **changes):
     return replace(base, **changes)
 
 
+@pytest.mark.core
+@pytest.mark.slow
 def test_other_bytes_are_named_by_stage(claims):
     comparisons = list(compare_bytes(claims, {}, binding=True))
     assert all(not each.agrees for each in comparisons)
@@ -114,6 +120,8 @@ def stored(value, low, high):
     return MemoryContents({"release/metrics.json": json.dumps(metrics).encode()})
 
 
+@pytest.mark.core
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rebuilt", "agrees"), [(0.50, True), (0.57, True), (0.58, False), (0.43, True), (0.42, False)]
 )
@@ -125,6 +133,8 @@ def test_one_seed_must_lie_in_the_interval_of_a_difference(claims, rebuilt, agre
     assert compared.binding
 
 
+@pytest.mark.core
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stated", "within", "agrees"),
     [(0.549, 0.03, True), (0.551, 0.03, False), (0.451, 0.03, True), (0.5, 0.02, False)],
@@ -141,11 +151,15 @@ def test_several_seeds_are_a_prediction(claims, stated, within, agrees):
     assert ("undecided" in compared.rebuilt) == (within < 0.0248)
 
 
+@pytest.mark.core
+@pytest.mark.slow
 def test_figures_that_are_not_there_are_no_agreement(claims):
     with pytest.raises(UserError, match="no evaluation of the policy"):
         compare_figures(claims, {0: {}}, stored(0.5, 0.4, 0.6), within=0.1)
 
 
+@pytest.mark.core
+@pytest.mark.slow
 def test_another_model_of_gpu_is_refused_at_l1_and_rollouts_are_asked_for_at_l2(
     released, claims, tmp_path
 ):
