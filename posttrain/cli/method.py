@@ -79,16 +79,28 @@ def list_(family: str | None, state: str | None, tsv: bool) -> None:
 @_output_option
 @click.option("-v", "--verbose", is_flag=True, help="Say of each switch what it does.")
 def show(name: str, output: str, verbose: bool) -> None:
-    """Show the method NAME: source, equation, claims, and every switch of it.
+    """Show the method NAME: source, equation, claims, and every switch of it; or the arena NAME.
 
     Beside a switch stands the framework's own default where that is another one: what a recipe has
     that names no method.
     """
-    from posttrain.cli.method_print import KnownOfMethod, print_method
+    from posttrain.cli.method_print import (
+        KnownOfMethod,
+        is_arena,
+        print_arena,
+        print_method,
+        shown_arena,
+    )
     from posttrain.cli.method_shown import shown_method
     from posttrain.methods.find import has_method
 
     with _of_project(named=name) as root:
+        if is_arena(name):
+            if output == "json":
+                click.echo(json.dumps(shown_arena(name), indent=2))
+            else:
+                print_arena(name)
+            return
         if has_method(name):
             _resolved(name, root)
         found = shown_method(name, root)

@@ -1,10 +1,14 @@
-"""How `posttrain method show` prints a method: its switches, its story, what is known of it."""
+"""How `posttrain method show` prints a method: its switches, its story, what is known of it.
+
+An arena too: what is asked there, its budget, and who claims there.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import click
 from pydantic import BaseModel
 from rich.console import Console
 from rich.markup import escape
@@ -13,6 +17,8 @@ from posttrain.cli.method_shown import ShownMethod
 from posttrain.cli.options import plain_table
 from posttrain.cli.remarks import remarks_on_values
 from posttrain.learning.algorithms.identity import Identified, digest
+from posttrain.methods.claim import Arena
+from posttrain.methods.find import arena_files, every_method, find_arena, has_method
 from posttrain.methods.method import Method
 from posttrain.pipeline.method_checks import checks_of
 from posttrain.pipeline.verdicts import broken_off, remarks_on_verdicts, verdicts_of
@@ -167,3 +173,68 @@ def _meanings(config: BaseModel, path: tuple[str, ...]) -> Iterator[tuple[str, s
         else:
             text = " ".join(texts.get(name, "").split()).replace("`", "").replace("[", r"\[")
             yield ".".join((*path, name)), text
+
+
+def is_arena(name: str) -> bool:
+    """Whether a name is that of an arena and of no method."""
+    return not has_method(name) and name in arena_files()
+
+
+def shown_arena(name: str) -> dict[str, Any]:
+    """Say what an arena is, as `-o json` prints it.
+
+    Args:
+        name: Of the arena.
+
+    Returns:
+        What its file says, and the claims of methods that are decided there.
+
+    """
+    said = find_arena(name).model_dump(mode="json", exclude_none=True)
+    return {**said, "claims": _claims_in(name)}
+
+
+def print_arena(name: str) -> None:
+    """Print an arena: what is asked, what its base must show, what lies under every arm, claims.
+
+    Args:
+        name: Of the arena.
+
+    """
+    import yaml
+
+    arena = find_arena(name)
+    console = Console(highlight=False)
+    console.print(f"[bold]{name}[/]  an arena", soft_wrap=True)
+    console.print(arena.says, markup=False)
+    texts = {
+        "its base must show": "\n".join(_contract_of(arena)),
+        "under every arm": yaml.safe_dump(
+            arena.sections, sort_keys=False, allow_unicode=True, width=100
+        ),
+        "claims": "\n".join(_claims_in(name)),
+    }
+    for heading, text in texts.items():
+        if text:
+            console.print(f"\n[bold]{heading}[/]")
+            click.echo(text.rstrip())
+
+
+def _contract_of(arena: Arena) -> list[str]:
+    """What the policy must show that all arms begin as, a line for each metric."""
+    return [
+        f"{arena.base}: {each.metric} {sign} {bound:g}"
+        for each in arena.contract
+        for sign, bound in (("at least", each.at_least), ("at most", each.at_most))
+        if bound is not None
+    ]
+
+
+def _claims_in(name: str) -> list[str]:
+    """The claims of methods that are decided in an arena."""
+    return [
+        f"{found.method.name}.{claim.name}"
+        for found in every_method().values()
+        for claim in found.method.claims
+        if claim.arena == name
+    ]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import click
@@ -145,10 +146,41 @@ def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> bo
         click.echo(f"{renew_report(session).relative_to(root)} draws the curves of all arms")
         for line in kept.told:
             click.echo(line)
-    for told in equal_arms(method.name, decided["decisions"]):
+        fallen = below_base(session, [method.name, *claim.against], claim.numbers(seeds))
+    for told in (*equal_arms(method.name, decided["decisions"]), *fallen):
         click.echo(told)
     click.echo(f"{decided['sentence']}, {minutes:.1f} min")
     return kept.agrees
+
+
+def below_base(session: Session, arms: Sequence[str], numbers: Sequence[int]) -> list[str]:
+    """Say where every arm is right less often than the policy that all of them began as.
+
+    Args:
+        session: Of the claim, when its arms are evaluated.
+        arms: Names of two or more.
+        numbers: Of the seeds.
+
+    Returns:
+        A sentence with the mean of each arm over the seeds; none where one of them held its start.
+
+    """
+    rates: dict[str, list[float]] = {}
+    for number in numbers:
+        if (stage := session.dag.stages.get(f"evaluate_{number}")) is None:
+            return []
+        file = session.workspace.output(str(stage.outputs()["report"]))
+        for policy in json.loads(file.read_text())["policies"]:
+            rates.setdefault(policy["name"], []).append(policy["pass_at"][0]["value"])
+    means = {name: fmean(values) for name, values in rates.items()}
+    own = {arm: means.pop(arm) for arm in arms if arm in means}
+    if len(own) < 2 or not means or max(own.values()) >= (base := max(means.values())):
+        return []
+    told = ", ".join(f"{arm} {rate:.3f}" for arm, rate in own.items())
+    return [
+        f"every arm is right less often than at its start (pass@1 {told}; start {base:.3f}): what"
+        " is compared is how far they fell"
+    ]
 
 
 def _base_told(

@@ -26,6 +26,14 @@ def remarks_on_values(config: StageConfig) -> Iterator[str]:
         yield from each.remarks()
         if isinstance(algorithm := getattr(each, "algorithm", None), Algorithm):
             yield from _notes_on_methods(algorithm, each.model_dump(mode="json"))
+            train_on = getattr(getattr(each, "draw", None), "train_on", "all")
+            if train_on == "signal" and getattr(algorithm.advantage, "baseline", "") == "none":
+                yield (
+                    "draw.train_on signal leaves out groups whose advantages are all 0, and without"
+                    " a baseline those of a group that is all right are not, nor with an offset"
+                    " those of one that is all wrong; draw.select {kind: solved_band, least: 0.001,"
+                    " most: 0.999} rejects both"
+                )
 
 
 def _notes_on_methods(algorithm: Algorithm, values: Mapping[str, Any]) -> Iterator[str]:

@@ -446,6 +446,17 @@ def test_the_column_of_defaults_says_whose_they_are(posttrain):
     assert "framework's default" in posttrain("method", "show", "dapo").out
 
 
+def test_an_arena_is_shown_with_its_budget_and_who_claims_there(posttrain):
+    said = posttrain("method", "show", "rare").out
+    assert "rare  an arena" in said
+    assert "sft: pass_at_1 at most 0.01" in said
+    assert "learning_rate: 0.0005" in said
+    assert "xpo.finds_what_is_rare" in said
+    found = json.loads(posttrain("method", "show", "rare", "-o", "json").out)
+    assert found["claims"] == ["xpo.finds_what_is_rare"]
+    assert found["sections"]["preference"]["steps"] == 100
+
+
 def test_no_name_of_a_claim_is_broken_where_the_terminal_is_narrow(posttrain, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     rows = [line.split()[1:3] for line in posttrain("method", "claims").out.splitlines()]

@@ -1,5 +1,6 @@
 """A verdict that is the same is kept once; a claim knows its own runs, and what comes on top."""
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -7,7 +8,7 @@ import click
 import pytest
 
 from posttrain.cli import method_run
-from posttrain.cli.method_run import _base_told, _opened
+from posttrain.cli.method_run import _base_told, _opened, below_base
 from posttrain.cli.method_verdict import keep_decided
 from posttrain.methods.find import find_method, methods_of
 from posttrain.pipeline.claim_recipe import values_of_claim
@@ -151,6 +152,30 @@ def test_a_list_is_run_to_its_end_and_every_refusal_is_told(monkeypatch, tmp_pat
         "so is dpo",
         "not the verdict that was kept: nsr.better",
     )
+
+
+def evaluated(folder, *seeds):
+    """A session whose evaluations found these rates of each policy."""
+    stages = {}
+    for number, rates in enumerate(seeds, start=1):
+        policies = [{"name": n, "pass_at": [{"k": 1, "value": r}]} for n, r in rates.items()]
+        (folder / f"{number}.json").write_text(json.dumps({"policies": policies}))
+        outputs = {"report": f"{number}.json"}
+        stages[f"evaluate_{number}"] = SimpleNamespace(outputs=lambda outputs=outputs: outputs)
+    where = SimpleNamespace(output=lambda name: folder / name)
+    return SimpleNamespace(dag=SimpleNamespace(stages=stages), workspace=where)
+
+
+def test_arms_that_all_fell_below_their_start_are_said_to(tmp_path):
+    fell = {"mine": 0.3, "other": 0.5, "sft": 0.55}
+    # Means: mine 0.35, other 0.45, start 0.5.
+    again = {"mine": 0.4, "other": 0.4, "sft": 0.45}
+    (told,) = below_base(evaluated(tmp_path, fell, again), ["mine", "other"], [1, 2])
+    assert "(pass@1 mine 0.350, other 0.450; start 0.500)" in told
+    held = {"mine": 0.4, "other": 0.6, "sft": 0.45}
+    assert below_base(evaluated(tmp_path, fell, held), ["mine", "other"], [1, 2]) == []
+    # An arm alone is compared with its start by the claim itself.
+    assert below_base(evaluated(tmp_path, fell), ["mine"], [1]) == []
 
 
 def test_a_claim_that_never_ran_is_not_compared_with_another_one(posttrain, toy):

@@ -214,6 +214,7 @@ def test_a_method_of_ones_own_brings_its_formula_beside_its_file(tmp_path, monke
     folder = method_file(tmp_path, "mine", sets=half)
     method_file(tmp_path, "bare", sets=half)
     method_file(tmp_path, "other", sets=half)
+    method_file(tmp_path, "slip", sets=half)
     method_file(tmp_path, "beside", sets={"sft": {"steps": 3}})
     (folder / "formulas.py").write_text(
         "import torch\n"
@@ -222,6 +223,8 @@ def test_a_method_of_ones_own_brings_its_formula_beside_its_file(tmp_path, monke
         "    return torch.stack(lost).mean()\n"
         "def other(rows):\n"
         "    return mine(rows, factor=0.51)\n"
+        "def slip(rows):\n"
+        "    return rows.rewards[0]\n"
     )
     said = CliRunner().invoke(cli, ["method", "check", "--gradients", "mine", "bare", "beside"])
     assert said.exit_code == 0, said.output
@@ -237,6 +240,12 @@ def test_a_method_of_ones_own_brings_its_formula_beside_its_file(tmp_path, monke
     assert said.exit_code == 1
     assert re.search(r"another gradient: step \d+, group \d+, a rollout of", said.output)
     assert "not shown to have their paper's gradients: other" in said.output
+    said = CliRunner().invoke(cli, ["method", "check", "--gradients", "slip"])
+    assert isinstance(said.exception, UserError)
+    assert re.search(
+        r"formulas.py, line 8: the formula slip fails: AttributeError: .*no attribute 'rewards'",
+        str(said.exception),
+    )
 
 
 # The sections one by one are compared above, and a formula of one's own is told apart.

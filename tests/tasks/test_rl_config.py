@@ -202,6 +202,16 @@ def test_an_algorithm_without_the_rest_of_its_method_is_said():
     assert [*remarks_on_values(RlStageConfig(**whole))] == []
 
 
+def test_signal_without_a_baseline_is_said_to_keep_groups_of_one_outcome():
+    alone = {"baseline": "none", "scale": "none"}
+    values = {"algorithm": {"advantage": alone}, "draw": {"train_on": "signal"}}
+    told = [*remarks_on_values(RlStageConfig(**values))]
+    assert any("draw.select {kind: solved_band, least: 0.001, most: 0.999}" in t for t in told)
+    for held in ({"draw": {"train_on": "all"}}, {"algorithm": "grpo"}):
+        told = [*remarks_on_values(RlStageConfig(**values | held))]
+        assert not any("solved_band" in each for each in told)
+
+
 WHOLE = """name: {name}
 title: Mine
 source: {{paper: a note}}

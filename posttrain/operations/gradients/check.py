@@ -2,9 +2,10 @@
 
 import importlib.util
 import tempfile
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -166,7 +167,28 @@ def _own(found: FoundMethod, section: str) -> Callable[[Any], torch.Tensor] | No
         return None
     state = path.stat()
     loss = getattr(_module(path, state.st_mtime_ns, state.st_size), name, None)
-    return loss if callable(loss) else None
+    return _told_of(loss, path) if callable(loss) else None
+
+
+def _told_of(loss: Callable[[Any], torch.Tensor], path: Path) -> Callable[[Any], torch.Tensor]:
+    """Let a formula's own mistake be said with its line, and not with those of this program."""
+
+    @wraps(loss)
+    def told(rows: Any) -> torch.Tensor:
+        try:
+            return loss(rows)
+        except UserError:
+            raise
+        except Exception as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            own = [each.lineno for each in frames if each.filename == str(path)]
+            line = f", line {own[-1]}" if own else ""
+            raise UserError(
+                f"{shown(path)}{line}: the formula {loss.__name__} fails:"
+                f" {type(error).__name__}: {first_line(error)}"
+            ) from error
+
+    return told
 
 
 @lru_cache(maxsize=256)
