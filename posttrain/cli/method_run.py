@@ -167,10 +167,9 @@ def below_base(session: Session, arms: Sequence[str], numbers: Sequence[int]) ->
     """
     rates: dict[str, list[float]] = {}
     for number in numbers:
-        if (stage := session.dag.stages.get(f"evaluate_{number}")) is None:
+        if (stage := f"evaluate_{number}") not in session.dag.stages:
             return []
-        file = session.workspace.output(str(stage.outputs()["report"]))
-        for policy in json.loads(file.read_text())["policies"]:
+        for policy in _graded(session, stage):
             rates.setdefault(policy["name"], []).append(policy["pass_at"][0]["value"])
     means = {name: fmean(values) for name, values in rates.items()}
     own = {arm: means.pop(arm) for arm in arms if arm in means}
@@ -181,6 +180,15 @@ def below_base(session: Session, arms: Sequence[str], numbers: Sequence[int]) ->
         f"every arm is right less often than at its start (pass@1 {told}; start {base:.3f}): what"
         " is compared is how far they fell"
     ]
+
+
+def _graded(session: Session, stage: str) -> Sequence[Mapping[str, Any]]:
+    """Read what an evaluation found of each policy."""
+    output = session.dag.stages[stage].outputs()["report"]
+    found: list[dict[str, Any]] = json.loads(session.workspace.output(str(output)).read_text())[
+        "policies"
+    ]
+    return found
 
 
 def _base_told(
@@ -297,11 +305,9 @@ class _Arms(PlainDisplay):
         super().finished(stage, status, seconds)
         if not stage.startswith("evaluate_") or status == "failed":
             return
-        output = self._session.dag.stages[stage].outputs()["report"]
-        report = json.loads(self._session.workspace.output(str(output)).read_text())
         told = [
             f"{policy['name']} pass@1 {policy['pass_at'][0]['value']:.3f}"
             f" length {policy['mean_length']:.1f}"
-            for policy in report["policies"]
+            for policy in _graded(self._session, stage)
         ]
         click.echo(f"seed {stage.removeprefix('evaluate_')}: {'; '.join(told)}")

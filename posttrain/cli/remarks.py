@@ -11,9 +11,9 @@ from posttrain.stage.errors import UserError
 
 
 def remarks_on_values(config: StageConfig) -> Iterator[str]:
-    """Say what a stage's config, and each within it, remarks; and where a method is not whole.
+    """Say what a stage's config, and each within it, remarks; and what else is to be known of RL.
 
-    The latter hangs on the files of all methods, so that no stage may ask for it.
+    The latter is in no key of a stage: that a method is not whole hangs on the files of all.
 
     Args:
         config: Of the stage.
@@ -25,15 +25,21 @@ def remarks_on_values(config: StageConfig) -> Iterator[str]:
     for each in configs_in(config):
         yield from each.remarks()
         if isinstance(algorithm := getattr(each, "algorithm", None), Algorithm):
-            yield from _notes_on_methods(algorithm, each.model_dump(mode="json"))
-            train_on = getattr(getattr(each, "draw", None), "train_on", "all")
-            if train_on == "signal" and getattr(algorithm.advantage, "baseline", "") == "none":
-                yield (
-                    "draw.train_on signal leaves out groups whose advantages are all 0, and without"
-                    " a baseline those of a group that is all right are not, nor with an offset"
-                    " those of one that is all wrong; draw.select {kind: solved_band, least: 0.001,"
-                    " most: 0.999} rejects both"
-                )
+            values = each.model_dump(mode="json")
+            yield from _notes_on_methods(algorithm, values)
+            yield from _note_on_signal(values)
+
+
+def _note_on_signal(values: Mapping[str, Any]) -> Iterator[str]:
+    """Say where groups of one outcome teach nevertheless; values are of a section `rl`."""
+    without_baseline = values["algorithm"]["advantage"].get("baseline") == "none"
+    if without_baseline and values.get("draw", {}).get("train_on") == "signal":
+        yield (
+            "draw.train_on signal leaves out groups whose advantages are all 0, and without a"
+            " baseline those of a group that is all right are not, nor with an offset those of one"
+            " that is all wrong; draw.select {kind: solved_band, least: 0.001, most: 0.999} rejects"
+            " both"
+        )
 
 
 def _notes_on_methods(algorithm: Algorithm, values: Mapping[str, Any]) -> Iterator[str]:

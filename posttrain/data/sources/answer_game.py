@@ -5,19 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.data.sources.base import Source, SourceRequest, SourceRows
-from posttrain.data.sources.numbered import posed_by_number, refuse_one_problem
-from posttrain.data.teachers.base import Solution, Teacher
+from posttrain.data.sources.numbered import NumberedSource
+from posttrain.data.teachers.base import Solution
 from posttrain.stage.seeds import stable_seed
 from posttrain.stage.slots import InSlot, Part
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from posttrain.data.schemas import Problem
 
 
-class AnswerGameSource(Source):
+class AnswerGameSource(NumberedSource):
     """Poses one question over and over, under other numbers; its answers play a game of two.
 
     Which answer is preferred to which stands in the verifier `duel`, which may have a cycle: then
@@ -45,19 +42,10 @@ class AnswerGameSource(Source):
             raise ValueError(f"there are {len(self.shares)} shares for {len(answers)} answers")
         if any(share < 0 for share in self.shares) or (self.shares and not sum(self.shares)):
             raise ValueError("shares must not be negative, and one of them must be above 0")
-        refuse_one_problem(self.prompt)
         return self
 
-    def without_solutions(self, teacher: Teacher, path: "Path | None") -> str:  # noqa: ARG002
-        """Say that it has solutions; see `TellsSolutions`."""
-        return ""
-
-    def read(self, request: SourceRequest) -> SourceRows:
-        """Pose problems by their numbers, held-out ones first; see `Source.read`."""
-        train, heldout = posed_by_number(self.prompt, request, self._posed)
-        return SourceRows(train, heldout, [self._solved(each, request.seed) for each in train])
-
-    def _posed(self, prompt: str) -> "Problem":
+    def posed(self, prompt: str) -> "Problem":
+        """Pose the game; see `NumberedSource.posed`."""
         from posttrain.data.schemas import Problem
 
         # What may be answered, as a person reads it: the verifier goes by its own.
@@ -68,7 +56,8 @@ class AnswerGameSource(Source):
         found: tuple[str, ...] = getattr(self.verifier, "answers", ())
         return found
 
-    def _solved(self, problem: "Problem", seed: int) -> Solution:
+    def solved(self, problem: "Problem", seed: int) -> Solution:
+        """Draw an answer by its share; see `NumberedSource.solved`."""
         answers = self._answers()
         shares = self.shares or (1.0,) * len(answers)
         draw = Random(stable_seed(seed, self.name, problem.id))

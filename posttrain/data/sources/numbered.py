@@ -1,47 +1,70 @@
-"""One question posed over and over, under other numbers."""
+"""One question that is posed over and over, under other numbers, and solved each time by chance."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+from pydantic import model_validator
+
+from posttrain.data.sources.base import Source, SourceRequest, SourceRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pathlib import Path
 
     from posttrain.data.schemas import Problem
-    from posttrain.data.sources.base import SourceRequest
+    from posttrain.data.teachers.base import Solution, Teacher
 
 _PLACE = "{number}"
 
 
-def refuse_one_problem(prompt: str) -> None:
-    """Refuse a prompt that does not say its number.
+class NumberedSource(Source):
+    """Poses its prompt under the numbers from 0 on; a kind says what a problem and a solution are.
 
-    Args:
-        prompt: What is asked.
-
-    Raises:
-        ValueError: All problems would be one.
-
+    Derive from it, give `prompt` a default, and define `posed` and `solved`.
     """
-    if _PLACE not in prompt:
-        raise ValueError("prompt needs {number}, or all problems would be one")
 
+    prompt: str
+    """What is asked; {number} tells problems apart, and says nothing."""
 
-def posed_by_number(
-    prompt: str, request: "SourceRequest", posed: "Callable[[str], Problem]"
-) -> "tuple[list[Problem], list[Problem]]":
-    """Pose a question under the numbers from 0 on, held-out problems first.
+    @model_validator(mode="after")
+    def _tells_problems_apart(self) -> Self:
+        if _PLACE not in self.prompt:
+            raise ValueError("prompt needs {number}, or all problems would be one")
+        return self
 
-    Args:
-        prompt: What is asked; {number} tells problems apart, and says nothing.
-        request: How many are wanted, and which prompts are on a side already.
-        posed: Makes the problem of a prompt.
+    def posed(self, prompt: str) -> "Problem":
+        """Make the problem of a prompt.
 
-    Returns:
-        Problems to train on, and held-out ones.
+        Args:
+            prompt: With its number.
 
-    """
-    prompts = (
-        prompt.replace(_PLACE, str(number))
-        for number in range(request.num_heldout + request.num_problems)
-    )
-    made = [posed(each) for each in prompts if each not in request.sides]
-    return made[request.num_heldout :], made[: request.num_heldout]
+        Returns:
+            The problem.
+
+        """
+        raise NotImplementedError
+
+    def solved(self, problem: "Problem", seed: int) -> "Solution":
+        """Draw a solution of a problem.
+
+        Args:
+            problem: One to train on.
+            seed: Decides the draw, with the problem's name.
+
+        Returns:
+            The solution.
+
+        """
+        raise NotImplementedError
+
+    def without_solutions(self, teacher: "Teacher", path: "Path | None") -> str:  # noqa: ARG002
+        """Say that it has solutions; see `TellsSolutions`."""
+        return ""
+
+    def read(self, request: SourceRequest) -> SourceRows:
+        """Pose problems by their numbers, held-out ones first; see `Source.read`."""
+        prompts = (
+            self.prompt.replace(_PLACE, str(number))
+            for number in range(request.num_heldout + request.num_problems)
+        )
+        made = [self.posed(each) for each in prompts if each not in request.sides]
+        train, heldout = made[request.num_heldout :], made[: request.num_heldout]
+        return SourceRows(train, heldout, [self.solved(each, request.seed) for each in train])

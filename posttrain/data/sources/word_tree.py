@@ -6,22 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.data.sources.base import Source, SourceRequest, SourceRows
-from posttrain.data.sources.numbered import posed_by_number, refuse_one_problem
-from posttrain.data.teachers.base import Solution, Teacher
+from posttrain.data.sources.numbered import NumberedSource
+from posttrain.data.teachers.base import Solution
 from posttrain.stage.seeds import stable_seed
 from posttrain.stage.slots import InSlot, Part
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from posttrain.data.schemas import Problem
 
 TREE_WORDS = "words"
 """Key of a problem's metadata under which the letters and the length of its words stand."""
 
 
-class WordTreeSource(Source):
+class WordTreeSource(NumberedSource):
     """Asks for a word, under other numbers; solutions draw each letter by its share.
 
     The words are the leaves of a tree with a branch for each letter, and which of them are right
@@ -48,7 +45,6 @@ class WordTreeSource(Source):
 
     @model_validator(mode="after")
     def _few_words_of_different_letters(self) -> Self:
-        refuse_one_problem(self.prompt)
         if len({*self.letters}) < len(self.letters):
             raise ValueError(f"letters has one twice: {self.letters}")
         if len(self.letters) ** self.length > 4096:
@@ -63,16 +59,8 @@ class WordTreeSource(Source):
             raise ValueError(f"there are {len(self.shares)} shares for {len(self.letters)} letters")
         return self
 
-    def without_solutions(self, teacher: Teacher, path: "Path | None") -> str:  # noqa: ARG002
-        """Say that it has solutions; see `TellsSolutions`."""
-        return ""
-
-    def read(self, request: SourceRequest) -> SourceRows:
-        """Pose problems by their numbers, held-out ones first; see `Source.read`."""
-        train, heldout = posed_by_number(self.prompt, request, self._posed)
-        return SourceRows(train, heldout, [self._solved(each, request.seed) for each in train])
-
-    def _posed(self, prompt: str) -> "Problem":
+    def posed(self, prompt: str) -> "Problem":
+        """Ask for a word; see `NumberedSource.posed`."""
         from posttrain.data.schemas import Problem
 
         words = {TREE_WORDS: {"letters": self.letters, "length": self.length}}
@@ -80,7 +68,8 @@ class WordTreeSource(Source):
         answer = " ".join(self.letters)
         return Problem(self.name, prompt, answer, 1, "", json.dumps(words))
 
-    def _solved(self, problem: "Problem", seed: int) -> Solution:
+    def solved(self, problem: "Problem", seed: int) -> Solution:
+        """Draw each letter by its share; see `NumberedSource.solved`."""
         draw = Random(stable_seed(seed, self.name, problem.id))
         shares = self.shares or (1.0,) * len(self.letters)
         drawn = draw.choices(self.letters, weights=shares, k=self.length)

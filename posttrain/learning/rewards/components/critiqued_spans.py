@@ -43,12 +43,7 @@ class CritiquedSpansComponent(Component):
         self, groups: Sequence[Answers], known: Inquiry
     ) -> Sequence[Sequence[Sequence[float] | None]]:
         """Criticize, and find what is quoted; see `Component.score_tokens`."""
-        tokenizer = known.models.tokenizer
-        if tokenizer is None:
-            raise UserError(
-                "rl.reward: critiqued_spans lays a critique on tokens, and there is no tokenizer"
-                " here; score where the policy is at hand"
-            )
+        tokenizer = tokenizer_of(known, self.kind)
         return [
             [
                 None if solved is None else self._paid(tokenizer, ids, drawn, text, solved)
@@ -69,6 +64,29 @@ class CritiquedSpansComponent(Component):
     ) -> list[float]:
         ends = token_ends(tokenizer, [*compress(ids, drawn)])
         return laid_on_tokens(spans(critique(text, solved=solved), text), ends, self.weight)
+
+
+def tokenizer_of(known: Inquiry, kind: str) -> "PreTrainedTokenizerBase":
+    """Give the policy's tokenizer, without which nothing can be laid on tokens.
+
+    Args:
+        known: What is asked about.
+        kind: Of the component that asks.
+
+    Returns:
+        The tokenizer.
+
+    Raises:
+        UserError: There is none, as where texts alone are scored.
+
+    """
+    tokenizer = known.models.tokenizer
+    if tokenizer is None:
+        raise UserError(
+            f"rl.reward: {kind} lays a critique on tokens, and there is no tokenizer here; score"
+            " where the policy is at hand"
+        )
+    return tokenizer
 
 
 def laid_on_tokens(

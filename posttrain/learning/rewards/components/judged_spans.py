@@ -10,8 +10,11 @@ from pydantic import Field, model_validator
 
 from posttrain.backends.endpoint.config import Endpoint, filled
 from posttrain.learning.rewards.components.base import Answers, Component, Inquiry, Range
-from posttrain.learning.rewards.components.critiqued_spans import laid_on_tokens, token_ends
-from posttrain.stage.errors import UserError
+from posttrain.learning.rewards.components.critiqued_spans import (
+    laid_on_tokens,
+    token_ends,
+    tokenizer_of,
+)
 
 _TEMPLATE = """\
 Question:
@@ -78,12 +81,7 @@ class JudgedSpansComponent(Component):
         self, groups: Sequence[Answers], known: Inquiry
     ) -> Sequence[Sequence[Sequence[float] | None]]:
         """Ask about all answers at once, and find what is quoted; see `Component.score_tokens`."""
-        tokenizer = known.models.tokenizer
-        if tokenizer is None:
-            raise UserError(
-                "rl.reward: judged_spans lays a critique on tokens, and there is no tokenizer"
-                " here; score where the policy is at hand"
-            )
+        tokenizer = tokenizer_of(known, self.kind)
         paid: list[list[list[float] | None]] = []
         for group, quoted in zip(groups, self.quoted(groups), strict=True):
             paid.append([])

@@ -28,6 +28,23 @@ def asked_anew(template: str, **parts: str) -> str:
     return re.sub("|".join(map(re.escape, places)), lambda found: places[found[0]], template)
 
 
+def refuse_unasked(name: str, template: str, places: Sequence[str]) -> None:
+    """Refuse a template that lacks a place.
+
+    Args:
+        name: What the template is called.
+        template: The text.
+        places: That it must have, such as {problem}.
+
+    Raises:
+        ValueError: What would stand there is not asked about.
+
+    """
+    for place in places:
+        if place not in template:
+            raise ValueError(f"{name} has no {place}, so it would not be asked; write it in")
+
+
 def prompts_about(
     problem: "Problem", texts: Sequence[str], name: str, work: "Workbench"
 ) -> "list[Prompt]":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, field_validator
 
 from posttrain.backends.endpoint.config import Endpoint
-from posttrain.learning.rl.additions.asking import asked_anew, prompts_about
+from posttrain.learning.rl.additions.asking import asked_anew, prompts_about, refuse_unasked
 from posttrain.learning.rl.additions.base import AdditionAtWork, AdditionBench
 from posttrain.learning.rl.additions.refinements import RefinementsAtWork, Refining
 
@@ -56,9 +56,7 @@ class Criticized(Refining):
     @field_validator("ask")
     @classmethod
     def _asks_about_both(cls, text: str) -> str:
-        for place in _PLACES:
-            if place not in text:
-                raise ValueError(f"ask has no {place}, so it would not be asked; write it in")
+        refuse_unasked("ask", text, _PLACES)
         return text
 
     def start(self, bench: AdditionBench) -> AdditionAtWork:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, field_validator
 
-from posttrain.learning.rl.additions.asking import asked_anew, prompts_about
+from posttrain.learning.rl.additions.asking import asked_anew, prompts_about, refuse_unasked
 from posttrain.learning.rl.additions.base import (
     Added,
     Addition,
@@ -44,9 +44,7 @@ class Refining(Addition):
     @field_validator("prompt")
     @classmethod
     def _has_places(cls, text: str) -> str:
-        for place in _PLACES:
-            if place not in text:
-                raise ValueError(f"prompt has no {place}, so it would not be asked; write it in")
+        refuse_unasked("prompt", text, _PLACES)
         return text
 
     def critique(self, solved: bool | None, answer: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.learning.rl.additions.asking import asked_anew, prompts_about
+from posttrain.learning.rl.additions.asking import asked_anew, prompts_about, refuse_unasked
 from posttrain.learning.rl.additions.base import (
     Added,
     Addition,
@@ -54,13 +54,9 @@ class Rethought(Addition):
 
     @model_validator(mode="after")
     def _asks_what_it_should(self) -> Self:
-        for name, text, place in (
-            ("decompose", self.decompose, _PROBLEM),
-            ("refine", self.refine, _PROBLEM),
-            ("refine", self.refine, _SOLUTION),
-        ):
-            if text is not None and place not in text:
-                raise ValueError(f"{name} has no {place}, so it would not be asked; write it in")
+        refuse_unasked("decompose", self.decompose, (_PROBLEM,))
+        if self.refine is not None:
+            refuse_unasked("refine", self.refine, (_PROBLEM, _SOLUTION))
         return self
 
     def start(self, bench: AdditionBench) -> AdditionAtWork:
