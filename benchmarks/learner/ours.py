@@ -239,6 +239,7 @@ def pairs(rows: Any) -> pl.DataFrame:
         source=pl.lit("random"),
         context=pl.lit(""),
         label_prob=pl.lit(1.0),
+        step_start=pl.lit(0, pl.Int32),
         weight=pl.lit(1.0),
     )
 
