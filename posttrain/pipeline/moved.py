@@ -127,7 +127,7 @@ TAKEN_APART: Mapping[str, str] = {
     "posttrain.lineage.previews": "posttrain.provenance.lineage.render.page",
     "posttrain.lineage.render.comparison": "posttrain.cli.compare",
     "posttrain.lineage.render.dot": "posttrain.provenance.lineage.render.mermaid",
-    "posttrain.maths.advantages": "posttrain.learning.algorithms.advantages.group",
+    "posttrain.maths.advantages": "posttrain.learning.maths.group_relative",
     "posttrain.maths.calibration": "tasks.reward.heldout",
     "posttrain.maths.comparison": "posttrain.publishing.release.statistics",
     "posttrain.maths.kto": "posttrain.learning.maths.preference",

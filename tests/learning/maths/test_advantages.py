@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posttrain.learning.algorithms.advantages.group import BASELINES, SCALES, group_relative
+from posttrain.learning.maths.group_relative import BASELINES, SCALES, group_relative
 from posttrain.learning.maths.reduce import whiten
 from posttrain.learning.maths.segments import joint_ids
 

@@ -4,16 +4,15 @@ from typing import get_args
 
 import pytest
 
-from posttrain.learning.algorithms.advantages import group
 from posttrain.learning.algorithms.preference import LOSSES, PreferenceLoss
-from posttrain.learning.maths import divergence, kl, preference, ratios, reduce
+from posttrain.learning.maths import divergence, group_relative, kl, preference, ratios, reduce
 
 
 @pytest.mark.parametrize(
     ("names", "functions"),
     [
-        (group.Baseline, group.BASELINES),
-        (group.RewardScale, group.SCALES),
+        (group_relative.Baseline, group_relative.BASELINES),
+        (group_relative.RewardScale, group_relative.SCALES),
         (divergence.Divergence, divergence.DIVERGENCES),
         (kl.KLEstimator, kl.KL_ESTIMATORS),
         (preference.PairLoss, preference.PAIR_LOSSES),

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from posttrain.learning.algorithms.advantages.group import group_relative
 from posttrain.learning.algorithms.batches import PolicyBatch
 from posttrain.learning.algorithms.config import overlong_penalty
 from posttrain.learning.algorithms.objective import policy_loss as weighted_loss
@@ -22,6 +21,7 @@ from posttrain.learning.algorithms.surrogates.gmpo import GmpoSurrogate
 from posttrain.learning.algorithms.surrogates.sapo import SapoSurrogate
 from posttrain.learning.algorithms.token_weights.drift import DriftWeight
 from posttrain.learning.maths.entropy import entropy_from_logits
+from posttrain.learning.maths.group_relative import group_relative
 from posttrain.learning.maths.kl import kl_estimate, kl_loss
 from posttrain.learning.maths.preference import sequence_logprobs
 from posttrain.learning.maths.ratios import log_ratio

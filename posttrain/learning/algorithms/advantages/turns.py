@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from posttrain.learning.algorithms.advantages.group import GroupRelative, group_relative
+from posttrain.learning.algorithms.advantages.group_relative import GroupRelative
 from posttrain.learning.algorithms.advantages.returns import turn_rewards
 from posttrain.learning.algorithms.batches import RolloutBatch, TokenCost, needed
 
@@ -49,6 +49,7 @@ class TurnAdvantage(GroupRelative):
         import torch
 
         from posttrain.learning.maths.gae import discounted_returns
+        from posttrain.learning.maths.group_relative import group_relative
         from posttrain.learning.maths.segments import joint_ids
 
         turn_BT = needed(rollouts.turn_BT, "turn_BT", "credit by turns")
