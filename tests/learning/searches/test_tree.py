@@ -9,7 +9,8 @@ from posttrain.learning.models.load import Policy
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample, SamplingParams
 from posttrain.learning.rollouts.scoring import ScoredSample
-from posttrain.learning.rollouts.searches.tree import TreeSearch, _Node
+from posttrain.learning.rollouts.searches.answer_tree import AnswerNode
+from posttrain.learning.rollouts.searches.tree import TreeSearch
 
 END = 2
 
@@ -88,8 +89,8 @@ def texts(made, name):
 
 def test_bounds_of_a_step():
     # 4 visits of the state, 2 of the step with 1 right: 1/2 + c sqrt(ln 4 / 2), 1/2 + c 2/3.
-    root = _Node(visits=4)
-    step, new = _Node(root, visits=2, total=1.0), _Node(root)
+    root = AnswerNode(visits=4)
+    step, new = AnswerNode(root, visits=2, total=1.0), AnswerNode(root)
     uct, puct = TreeSearch(exploration=1.5), TreeSearch(rule="puct", exploration=1.5)
     assert uct._bound(step) == pytest.approx(0.5 + 1.5 * math.sqrt(math.log(4) / 2))
     assert uct._bound(new) == math.inf

@@ -54,6 +54,41 @@ def drawn_behind(
     return [found[each.id] for each in beginnings]
 
 
+def drawn_steps(
+    engine: RolloutEngine,
+    tokenizer: "PreTrainedTokenizerBase",
+    beginnings: Sequence[AnswerStart],
+    params: SamplingParams,
+) -> list[list[tuple[Sample, bool]]]:
+    """Draw next steps behind beginnings; a step is a line.
+
+    Args:
+        engine: Draws.
+        tokenizer: Decodes what it drew.
+        beginnings: What is written already.
+        params: How to sample; its `num_samples` are steps of each, its `max_tokens` those of
+            a whole answer.
+
+    Returns:
+        Steps of each beginning, as `step_ended` tells them.
+
+    """
+    lines = replace(params, stop=("\n", *params.stop))
+    return [
+        [
+            step_ended(
+                step,
+                behind,
+                tokenizer,
+                max_tokens=params.max_tokens,
+                context_length=engine.context_length,
+            )
+            for step in drawn
+        ]
+        for behind, drawn in zip(beginnings, drawn_behind(engine, beginnings, lines), strict=True)
+    ]
+
+
 def step_ended(
     step: Sample,
     behind: AnswerStart,

@@ -14,8 +14,8 @@ from posttrain.learning.rollouts.engines.base import (
     Sample,
     SamplingParams,
 )
-from posttrain.learning.rollouts.engines.beginnings import AnswerStart, drawn_behind, step_ended
-from posttrain.learning.rollouts.engines.stop import end_tokens, text_before, without_end
+from posttrain.learning.rollouts.engines.beginnings import AnswerStart, drawn_steps
+from posttrain.learning.rollouts.engines.stop import text_before, text_of_answer
 
 if TYPE_CHECKING:
     from posttrain.learning.models.load import Policy
@@ -82,17 +82,11 @@ class ChosenSteps:
             )
             for name, index in going
         ]
-        several = replace(params, num_samples=self.candidates, stop=("\n", *params.stop))
-        proposed = drawn_behind(self.engine, behind, several)
-        values = self._values(behind, proposed)
-        for key, each, drawn, worth in zip(going, behind, proposed, values, strict=True):
-            best, goes_on = step_ended(
-                drawn[max(range(len(drawn)), key=lambda at: worth[at])],
-                each,
-                self.actor.tokenizer,
-                max_tokens=params.max_tokens,
-                context_length=self.context_length,
-            )
+        several = replace(params, num_samples=self.candidates)
+        proposed = drawn_steps(self.engine, self.actor.tokenizer, behind, several)
+        values = self._values(behind, [[step for step, _ in group] for group in proposed])
+        for key, group, worth in zip(going, proposed, values, strict=True):
+            best, goes_on = group[max(range(len(group)), key=lambda at: worth[at])]
             row = rows[key]
             rows[key] = replace(
                 best,
@@ -123,8 +117,5 @@ class ChosenSteps:
         return [list(islice(values, len(group))) for group in proposed]
 
     def _whole(self, row: Sample, params: SamplingParams) -> Sample:
-        ends = end_tokens(self.actor.model, self.actor.tokenizer)
-        text = self.actor.tokenizer.decode(
-            without_end(row.token_ids, ends), skip_special_tokens=True
-        )
-        return replace(row, text=text_before(str(text), params.stop))
+        text = text_of_answer(self.actor.model, self.actor.tokenizer, row.token_ids)
+        return replace(row, text=text_before(text, params.stop))

@@ -40,6 +40,24 @@ def without_end(token_ids: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
     return token_ids[:-1] if token_ids and token_ids[-1] in ends else token_ids
 
 
+def text_of_answer(
+    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", token_ids: Sequence[int]
+) -> str:
+    """Decode a whole answer, without the token that ends it.
+
+    Args:
+        model: See `end_tokens`.
+        tokenizer: Decodes it.
+        token_ids: Of the answer.
+
+    Returns:
+        Its text.
+
+    """
+    text_ids = without_end(token_ids, end_tokens(model, tokenizer))
+    return str(tokenizer.decode(text_ids, skip_special_tokens=True))
+
+
 def text_before(text: str, stop: tuple[str, ...]) -> str:
     """Cut a text at the first stop string.
 
