@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.episodes.asked import Speaker
@@ -17,8 +18,18 @@ from posttrain.learning.episodes.step_tries import (
     step_tries,
 )
 from posttrain.learning.rl.rollout import Group, Rollout, grouped
-from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
+from posttrain.learning.rollouts.engines.base import (
+    FinishReason,
+    Prompt,
+    RolloutEngine,
+    Sample,
+    SamplingParams,
+)
+from posttrain.learning.rollouts.engines.beginnings import AnswerStart, drawn_behind, whole_text
 from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 ENDS: Mapping[FinishReason, str] = {FinishReason.STOP: "over", FinishReason.LENGTH: "tokens"}
 """How an answer ended, as rollouts say it."""
@@ -65,6 +76,40 @@ def as_groups(
         for index, sample in enumerate(samples)
     ]
     return grouped(rollouts)
+
+
+def gone_on(
+    engine: RolloutEngine,
+    tokenizer: "PreTrainedTokenizerBase",
+    begun: Sequence[tuple[Problem, AnswerStart]],
+    params: SamplingParams,
+) -> list[Rollout]:
+    """Draw once behind each beginning of an answer.
+
+    Args:
+        engine: Draws.
+        tokenizer: Its own.
+        begun: What is gone on from, and the problem that it answers.
+        params: How to sample; its `max_tokens` are those of a whole answer.
+
+    Returns:
+        A rollout for each, which read its beginning; its text is that of the whole answer.
+
+    Raises:
+        UserError: A sample has no tokens, or not one finite log-probability for each.
+
+    """
+    if not begun:
+        return []
+    starts = [start for _, start in begun]
+    drawn = drawn_behind(engine, starts, replace(params, num_samples=1))
+    ends = [sample for group in drawn for sample in group]
+    read = [Prompt(each.id, (*each.prompt, *each.tokens)) for each in starts]
+    groups = as_groups(ends, [problem for problem, _ in begun], read)
+    return [
+        row._replace(text=whole_text(tokenizer, start.tokens, end.token_ids, end.text))
+        for (row,), start, end in zip(groups, starts, ends, strict=True)
+    ]
 
 
 def of_episode(

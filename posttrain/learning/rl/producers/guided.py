@@ -11,6 +11,7 @@ from posttrain.learning.episodes.environments.single import Single
 from posttrain.learning.episodes.players.base import PORT
 from posttrain.learning.episodes.players.checkpoint import engine_on, frozen
 from posttrain.learning.rl.producers.base import Producer, Production, SamplingRound, Workbench
+from posttrain.learning.rollouts.engines.beginnings import AnswerStart
 from posttrain.stage.schedule import Schedulable
 from posttrain.stage.seeds import purpose_seed
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
         Sample,
         SamplingParams,
     )
-    from posttrain.learning.rollouts.engines.beginnings import AnswerStart
 
 BY_GUIDE = "guided"
 """Fact of a rollout: the share of its answer's tokens that the guide wrote."""
@@ -101,92 +101,75 @@ class GuidedProduction(Production):
     def _begun(
         self, problems: Sequence["Problem"], prompts: Sequence["Prompt"], at: SamplingRound
     ) -> "list[Rollout]":
-        """Draw behind beginnings of the guide's."""
-        from posttrain.learning.rl.drawn import as_groups
-        from posttrain.learning.rollouts.engines.base import Prompt
-        from posttrain.learning.rollouts.engines.beginnings import (
-            AnswerStart,
-            drawn_behind,
-            whole_text,
-        )
+        """Let the policy go on from the guide's beginnings."""
+        from posttrain.learning.rl.drawn import gone_on
 
         samples = self.guide.sample(prompts, self._guides(at.params))
-        each = self._by_prompt(samples, problems, prompts, at)
-        starts = [
-            AnswerStart(f"{prompt.id}/{sample.index}", prompt.token_ids, sample.token_ids[:kept])
-            for _, prompt, sample, kept in each
+        begun = self._beginnings(samples, problems, prompts, at)
+        rows = gone_on(self.bench.engine, self.bench.tokenizer, begun, at.params)
+        return [
+            row._replace(facts=((BY_GUIDE, _share(len(start.tokens), row.num_drawn)),))
+            for (_, start), row in zip(begun, rows, strict=True)
         ]
-        one = replace(at.params, num_samples=1)
-        drawn = [group[0] for group in drawn_behind(self.bench.engine, starts, one)]
-        asked = [Prompt(start.id, (*start.prompt, *start.tokens)) for start in starts]
-        groups = as_groups(drawn, [problem for problem, *_ in each], asked)
-        found = []
-        for (row,), start, more in zip(groups, starts, drawn, strict=True):
-            text = whole_text(self.bench.tokenizer, start.tokens, more.token_ids, row.text)
-            share = len(start.tokens) / (len(start.tokens) + len(more.token_ids))
-            found.append(row._replace(text=text, facts=((BY_GUIDE, share),)))
-        return found
 
     def _ended(
         self, problems: Sequence["Problem"], prompts: Sequence["Prompt"], at: SamplingRound
     ) -> "list[Rollout]":
         """Let the guide end what the policy began."""
-        from posttrain.learning.rl.drawn import as_groups
-        from posttrain.learning.rollouts.engines.base import Prompt
-        from posttrain.learning.rollouts.engines.beginnings import AnswerStart, drawn_behind
+        from posttrain.learning.rl.drawn import as_groups, gone_on
 
         samples = self.bench.engine.sample(prompts, at.params)
-        each = self._by_prompt(samples, problems, prompts, at)
-        both = [entry for entry in each if entry[3]]
-        starts = [
-            AnswerStart(f"{prompt.id}/{sample.index}", prompt.token_ids, sample.token_ids[:kept])
-            for _, prompt, sample, kept in both
-        ]
-        one = replace(self._guides(at.params), num_samples=1)
-        ends = [group[0] for group in drawn_behind(self.guide, starts, one)]
-        asked = [Prompt(start.id, (*start.prompt, *start.tokens)) for start in starts]
-        rest = as_groups(ends, [problem for problem, *_ in both], asked) if ends else []
-        ended = iter(zip(starts, rest, strict=True))
+        begun = self._beginnings(samples, problems, prompts, at)
+        both = [(problem, start) for problem, start in begun if start.tokens]
+        guides = self._guides(at.params)
+        ends = iter(gone_on(self.guide, self.bench.tokenizer, both, guides))
         rows = [row for group in as_groups(samples, problems, prompts) for row in group]
         return [
-            self._finished(row, *next(ended)) if kept else row._replace(facts=((BY_GUIDE, 0.0),))
-            for row, (*_, kept) in zip(rows, each, strict=True)
+            _ended_by(next(ends), start, row)
+            if start.tokens
+            else row._replace(facts=((BY_GUIDE, 0.0),))
+            for row, (_, start) in zip(rows, begun, strict=True)
         ]
-
-    def _finished(self, row: "Rollout", start: "AnswerStart", rest: "Group") -> "Rollout":
-        """Keep the tokens that the guide went on from, and judge them with its end."""
-        from posttrain.learning.rl.drawn import read_and_said
-        from posttrain.learning.rollouts.engines.beginnings import whole_text
-
-        (end,) = rest
-        last = end.token_ids[len(start.prompt) + len(start.tokens) :]
-        return row._replace(
-            # What follows the last drawn token is in the text alone: no loss depends on it.
-            token_ids=(*start.prompt, *start.tokens),
-            spans=read_and_said(start.prompt, start.tokens),
-            logprobs=row.logprobs[: len(start.tokens)],
-            end=end.end,
-            text=whole_text(self.bench.tokenizer, start.tokens, last, end.text),
-            facts=((BY_GUIDE, len(last) / (len(start.tokens) + len(last))),),
-        )
 
     def _guides(self, params: "SamplingParams") -> "SamplingParams":
         """As the policy draws, by chances of its own."""
         return replace(params, seed=purpose_seed(params.seed, "guide"))
 
-    def _by_prompt(
+    def _beginnings(
         self,
         samples: "Sequence[Sample]",
         problems: Sequence["Problem"],
         prompts: Sequence["Prompt"],
         at: SamplingRound,
-    ) -> "list[tuple[Problem, Prompt, Sample, int]]":
-        """Say of each whole answer how many tokens of it are kept; 0 where one writes alone."""
+    ) -> "list[tuple[Problem, AnswerStart]]":
+        """Say what is kept of each whole answer: no token where one writes alone."""
         size, found = at.params.num_samples, []
         for place, sample in enumerate(samples):
             problem, prompt = problems[place // size], prompts[place // size]
             chance = Random(purpose_seed(at.params.seed, "guided", prompt.id, sample.index))
             both = chance.random() < self.config.share and len(sample.token_ids) > 1
-            kept = chance.randint(1, len(sample.token_ids) - 1) if both else 0
-            found.append((problem, prompt, sample, kept))
+            kept = sample.token_ids[: chance.randint(1, len(sample.token_ids) - 1) if both else 0]
+            name = f"{prompt.id}/{sample.index}"
+            found.append((problem, AnswerStart(name, prompt.token_ids, kept)))
         return found
+
+
+def _ended_by(end: "Rollout", start: AnswerStart, row: "Rollout") -> "Rollout":
+    """Keep what the guide went on from, and judge it with the guide's end."""
+    from posttrain.learning.rl.drawn import read_and_said
+
+    kept = len(start.tokens)
+    return row._replace(
+        # What follows the last drawn token is in the text alone: no loss depends on it.
+        token_ids=(*start.prompt, *start.tokens),
+        spans=read_and_said(start.prompt, start.tokens),
+        logprobs=row.logprobs[:kept],
+        end=end.end,
+        text=end.text,
+        facts=((BY_GUIDE, _share(end.num_drawn, kept)),),
+    )
+
+
+def _share(guides: int, policys: int) -> float:
+    """The guide's share of an answer's tokens."""
+    return guides / (guides + policys)
