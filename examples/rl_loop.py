@@ -30,7 +30,7 @@ from posttrain.learning.models.logprobs import token_logprobs, wanted_logprobs
 from posttrain.learning.models.optim import build_optimizer
 from posttrain.learning.models.optimization import learning_rate_factor
 from posttrain.learning.models.tokenizer import train_tokenizer
-from posttrain.learning.rewards.components.verifier import verify_all
+from posttrain.learning.rewards.verify import verify_all
 from posttrain.learning.rl.batch import TrainSample, collate
 from posttrain.learning.rollouts.engines.base import Prompt, Sample, SamplingParams
 from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine

@@ -29,7 +29,7 @@ from benchmarks.learner.machine import described
 from posttrain.data.schemas import PROBLEMS, SOLVE_RATES, Problem
 from posttrain.data.tables import read_table
 from posttrain.learning.models.load import Policy, load_policy
-from posttrain.learning.rewards.components.verifier import VerifierCache
+from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rollouts.engines.base import SamplingParams
 from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 from posttrain.learning.rollouts.scoring import (

@@ -80,7 +80,7 @@ def judge() -> Any:
     """The scores of the problems' own verifiers, the same answer only once, as ours has it."""
     sys.path.append(os.environ["VERIFIERS_FROM"])
     from posttrain.data.schemas import Problem
-    from posttrain.learning.rewards.components.verifier import VerifierCache
+    from posttrain.learning.rewards.verify import VerifierCache
 
     known = VerifierCache()
 

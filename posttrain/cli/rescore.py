@@ -110,8 +110,8 @@ def _rescored(
     from posttrain.data.schemas import ROLLOUTS
     from posttrain.data.tables import read_table
     from posttrain.learning.models.record import answer_lengths_in, limit_for
-    from posttrain.learning.rewards.components.verifier import VerifierCache
     from posttrain.learning.rewards.port_models import PortModels
+    from posttrain.learning.rewards.verify import VerifierCache
     from posttrain.learning.rl.config import RlConfig
     from posttrain.learning.rl.rescore import rescore as pay_again
     from posttrain.learning.rollouts.scoring import read_problems

@@ -10,7 +10,7 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import ArtifactDigest, sha256_of, sorted_json
 from posttrain.stage.slots import Part
 
-VERIFIES = "posttrain.learning.rewards.components.verifier:verifier_of"
+VERIFIES = "posttrain.learning.rewards.verify:verifier_of"
 """What reaches this code scores answers by verifiers that rows name, not the recipe."""
 
 PARTS_OF = ("extractor", "constraint")

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from posttrain.data.schemas import Problem
-from posttrain.learning.rewards.components.verifier import verifier_of
 from posttrain.learning.rewards.score import final_answer
 from posttrain.learning.rewards.verifiers.base import ByPlay
+from posttrain.learning.rewards.verify import verifier_of
 from posttrain.learning.rollouts.strategies.sample import SampleStrategy
 from tasks.evaluate.estimates import mean_of_problems
 from tasks.evaluate.tally import Tally

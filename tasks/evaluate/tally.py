@@ -14,7 +14,7 @@ from posttrain.learning.episodes.figures import EpisodeFigures, figures_of
 from posttrain.learning.models.load import Policy, weights_digest
 from posttrain.learning.models.record import trained_from
 from posttrain.learning.models.reward_head import RewardModel
-from posttrain.learning.rewards.components.verifier import stated_answers
+from posttrain.learning.rewards.verify import stated_answers
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt
 from posttrain.learning.rollouts.scoring import ScoredSample, make_prompts
 from posttrain.learning.rollouts.strategies.base import DrawnSamples

@@ -7,9 +7,9 @@ from posttrain.data.schemas import PROBLEMS, Problem, problems_table
 from posttrain.data.source_verifiers import scored_by_source, write_verifiers
 from posttrain.data.sources.base import SourceRequest
 from posttrain.data.tables import write_table
-from posttrain.learning.rewards.components.verifier import metadata_for
 from posttrain.learning.rewards.references import refuse_unread_answers
 from posttrain.learning.rewards.score import final_answer
+from posttrain.learning.rewards.verify import metadata_for
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import Part

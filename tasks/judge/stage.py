@@ -8,10 +8,10 @@ import polars as pl
 from posttrain.data.schemas import COMPLETIONS, IDENTITY, VERDICTS, Problem, with_row_ids
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.rewards.components.base import Answers, Component, Inquiry
-from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rewards.port_models import PortModels
 from posttrain.learning.rewards.port_tables import PortTables, subject_of
 from posttrain.learning.rewards.score import MANY_UNJUDGED
+from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rollouts.scoring import read_problems
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError

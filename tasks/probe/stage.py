@@ -23,11 +23,7 @@ from posttrain.learning.episodes.sampling import PlayingEngine, open_playing
 from posttrain.learning.episodes.second_tries import second_tries
 from posttrain.learning.maths.intervals import wilson_interval
 from posttrain.learning.models.load import Policy, load_policy, weights_digest
-from posttrain.learning.rewards.components.verifier import (
-    VerifierCache,
-    places_of_answers,
-    stated_answers,
-)
+from posttrain.learning.rewards.verify import VerifierCache, places_of_answers, stated_answers
 from posttrain.learning.rollouts.limits import refuse_cutting, tell_no_room, tokens_for
 from posttrain.learning.rollouts.scoring import (
     ScoredSample,

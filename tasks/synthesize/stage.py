@@ -17,9 +17,9 @@ from posttrain.data.source_verifiers import scored_by_source, write_verifiers
 from posttrain.data.sources.base import Side, Source, SourceRequest, SourceRows
 from posttrain.data.tables import write_table
 from posttrain.data.teachers.base import Solution, TeacherRequest
-from posttrain.learning.rewards.components.verifier import metadata_for, verify_all
 from posttrain.learning.rewards.references import refuse_unread_answers
 from posttrain.learning.rewards.score import final_answer, of_play
+from posttrain.learning.rewards.verify import metadata_for, verify_all
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import Part

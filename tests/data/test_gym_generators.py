@@ -10,8 +10,8 @@ from posttrain.data.sources.base import SourceRequest
 from posttrain.data.sources.reasoning_gym import ReasoningGymSource
 from posttrain.data.teachers.base import TeacherRequest
 from posttrain.data.teachers.programs import ProgramTeacher
-from posttrain.learning.rewards.components.verifier import metadata_for, verify_all
 from posttrain.learning.rewards.score import final_answer
+from posttrain.learning.rewards.verify import metadata_for, verify_all
 
 # A mixture of other generators is none of its own.
 NAMES = sorted(DATASETS.keys() - {"composite"})

@@ -7,7 +7,7 @@ import pytest
 from posttrain.data.source_verifiers import scored_by_source
 from posttrain.data.sources.base import SourceRequest
 from posttrain.data.sources.registry import SOURCES
-from posttrain.learning.rewards.components.verifier import metadata_for, verifier_of, verify
+from posttrain.learning.rewards.verify import metadata_for, verifier_of, verify
 from posttrain.stage.errors import UserError
 
 

@@ -15,8 +15,8 @@ from posttrain.data.sources.base import SourceRows
 from posttrain.data.sources.registry import SOURCES
 from posttrain.data.tables import write_table
 from posttrain.data.teachers.base import Solution
-from posttrain.learning.rewards.components.verifier import metadata_for, verifier_of, verify
 from posttrain.learning.rewards.verifiers.choice import ChoiceVerifier
+from posttrain.learning.rewards.verify import metadata_for, verifier_of, verify
 from posttrain.learning.rollouts.scoring import problems_of, read_problems
 from posttrain.stage.errors import UserError
 

@@ -84,7 +84,7 @@ PROBLEMS = {"problems": Port(ArtifactKind.PROBLEMS, "")}
 TASK = Task("scorer", StageConfig, PROBLEMS, {"report": Port(ArtifactKind.REPORT, "")})
 """
 SCORES = """
-from posttrain.learning.rewards.components.verifier import verify
+from posttrain.learning.rewards.verify import verify
 def run(config, inputs, outputs, context):
     return {"score": verify("", inputs).value}
 """

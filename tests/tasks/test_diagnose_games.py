@@ -9,8 +9,8 @@ from posttrain.data.schemas import PROBLEMS, Problem, problems_table
 from posttrain.data.tables import write_table
 from posttrain.data.templates import encode_prompts
 from posttrain.learning.models.load import load_policy
-from posttrain.learning.rewards.components.verifier import metadata_for
 from posttrain.learning.rewards.verifiers.duel import DuelVerifier
+from posttrain.learning.rewards.verify import metadata_for
 from posttrain.learning.rollouts.diagnostics.base import Seen
 from posttrain.learning.rollouts.diagnostics.exploitability import Exploitability
 from posttrain.stage.errors import UserError

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from posttrain.data.contexts import PromptContext
-from posttrain.learning.rewards.components.verifier import verify
+from posttrain.learning.rewards.verify import verify
 from posttrain.learning.rollouts.scoring import read_problems
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError

@@ -21,8 +21,8 @@ from posttrain.data.schemas import (
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.rewards.components.base import Answers, Component, Inquiry
 from posttrain.learning.rewards.components.registry import COMPONENTS
-from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rewards.port_tables import PortTables
+from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.pipeline.stage_keys import INTERFACE
 from posttrain.provenance.code import CodeReader
 from posttrain.stage.context import StageContext

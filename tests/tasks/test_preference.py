@@ -27,7 +27,7 @@ from posttrain.learning.algorithms.presets import PREFERENCE_PRESETS
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.models.reward_head import save_reward_model, start_reward_model
 from posttrain.learning.preference import round_pairs, rounds
-from posttrain.learning.rewards.components.verifier import VerifierCache
+from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rollouts.engines.base import FinishReason, SamplingParams
 from posttrain.learning.rollouts.engines.mixture import MixtureRolloutEngine
 from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine

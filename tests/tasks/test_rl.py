@@ -15,7 +15,7 @@ from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.tokenizer import train_tokenizer
-from posttrain.learning.rewards.components.verifier import verify
+from posttrain.learning.rewards.verify import verify
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError

@@ -14,7 +14,7 @@ from posttrain.data.schemas import (
 )
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.models.load import load_policy, weights_digest
-from posttrain.learning.rewards.components.verifier import verify
+from posttrain.learning.rewards.verify import verify
 from posttrain.learning.rl.replay import replay
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError

@@ -12,7 +12,7 @@ from posttrain.learning.curriculum.examples import ExamplesStream
 from posttrain.learning.curriculum.solve_rate import SolveRate, SolveRateStream
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import load_policy
-from posttrain.learning.rewards.components.verifier import VerifierCache
+from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rl.batch import TrainSample
 from posttrain.learning.rl.beside import Beside
 from posttrain.learning.rl.generations import Buffer, Queue

@@ -5,8 +5,8 @@ import pytest
 from posttrain.data.schemas import ROLLOUTS, Problem
 from posttrain.data.tables import read_table
 from posttrain.learning.episodes.episode import Span
-from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rewards.port_models import PortModels
+from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rl.rescore import rescore
 from posttrain.learning.rl.rollout import Rollout
 from posttrain.learning.rl.store import rollouts_table

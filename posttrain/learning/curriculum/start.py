@@ -16,8 +16,8 @@ from posttrain.learning.curriculum.base import (
     ProblemSampler,
     ProblemStream,
 )
-from posttrain.learning.rewards.components.verifier import places_of_answers
 from posttrain.learning.rewards.score import final_answer
+from posttrain.learning.rewards.verify import places_of_answers
 from posttrain.learning.rollouts.engines.base import Prompt
 from posttrain.learning.rollouts.limits import leaves_room, tell_no_room
 from posttrain.learning.rollouts.scoring import make_prompts, problems_of

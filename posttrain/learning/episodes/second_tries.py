@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from posttrain.data.schemas import Problem
     from posttrain.learning.episodes.sampling import PlayingEngine
-    from posttrain.learning.rewards.components.verifier import VerifierCache
     from posttrain.learning.rewards.truncated import Truncated
+    from posttrain.learning.rewards.verify import VerifierCache
 
 
 def second_tries(

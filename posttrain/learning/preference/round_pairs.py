@@ -13,7 +13,7 @@ from posttrain.learning.models.load import weights_digest
 from posttrain.learning.preference.config import PreferenceConfig, ReferenceMixture
 from posttrain.learning.preference.neighbors import pairs_against, samples_by_problem
 from posttrain.learning.preference.pooled import pooled_pairs
-from posttrain.learning.rewards.components.verifier import VerifierCache
+from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rollouts.engines.base import RolloutEngine
 from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.limits import tokens_for

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from posttrain.backends.cluster.tables import Tasks, on_cluster
-from posttrain.learning.rewards.components.verifier import Answer, apply_verifier, by_verifier
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rewards.verifiers.base import Verifier
+from posttrain.learning.rewards.verify import Answer, apply_verifier, by_verifier
 from posttrain.stage.resources import RayResources
 
 _ANSWERS = 256

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posttrain.learning.rewards.components.verifier import by_verifier
 from posttrain.learning.rewards.score import final_answer
+from posttrain.learning.rewards.verify import by_verifier
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import counted
 

@@ -16,7 +16,7 @@ from posttrain.learning.maths.divergence import divergence
 from posttrain.learning.models.load import Policy, load_policy
 from posttrain.learning.models.logprobs import token_statistics
 from posttrain.learning.models.reward_head import RewardModel, load_reward_model
-from posttrain.learning.rewards.components.verifier import VerifierCache
+from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rollouts.engines.base import SamplingParams
 from posttrain.learning.rollouts.scoring import make_prompts, read_problems, sample_and_score_all
 from posttrain.stage.errors import UserError

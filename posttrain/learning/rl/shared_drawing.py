@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from posttrain.learning.models.load import Policy
-from posttrain.learning.rewards.components.verifier import VerifierCache
+from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rl.sharded import ShardedPolicyLearner
 from posttrain.learning.rollouts.engines.base import Prompt, RolloutEngine, Sample, SamplingParams
 from posttrain.learning.rollouts.engines.batches import cut, in_order

@@ -13,9 +13,10 @@ from posttrain.data.contexts import in_context, turn_of
 from posttrain.data.schemas import Completion, Problem
 from posttrain.data.source_verifiers import read_scored_problems
 from posttrain.data.templates import encode_prompts
-from posttrain.learning.rewards.components.verifier import VerifierCache, scores_of
+from posttrain.learning.rewards.components.verifier import scores_of
 from posttrain.learning.rewards.score import MANY_UNJUDGED, Score
 from posttrain.learning.rewards.truncated import Truncated, judged
+from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rollouts.engines.base import (
     FinishReason,
     Prompt,

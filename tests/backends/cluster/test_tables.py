@@ -15,9 +15,9 @@ from posttrain.data.filters.overlap import evaluation_overlap
 from posttrain.data.filters.parallel import IN_PROCESS
 from posttrain.data.schemas import Problem, problems_table
 from posttrain.learning.rewards import on_ray
-from posttrain.learning.rewards.components.verifier import VerifierCache, metadata_for
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rewards.verifiers.judge import JudgeVerifier
+from posttrain.learning.rewards.verify import VerifierCache, metadata_for
 from posttrain.learning.rollouts.scoring import verifying
 from posttrain.stage.errors import UserError
 

@@ -6,9 +6,9 @@ import pytest
 
 from posttrain.backends.endpoint.config import filled
 from posttrain.data.schemas import Problem
-from posttrain.learning.rewards.components.verifier import metadata_for, verify, verify_all
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rewards.verifiers.judge import JudgeVerifier
+from posttrain.learning.rewards.verify import metadata_for, verify, verify_all
 from posttrain.stage.errors import UserError
 
 

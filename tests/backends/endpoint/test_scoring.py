@@ -4,8 +4,8 @@ import pytest
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.models.tokenizer import train_tokenizer
-from posttrain.learning.rewards.components.verifier import VerifierCache, metadata_for
 from posttrain.learning.rewards.verifiers.judge import JudgeVerifier
+from posttrain.learning.rewards.verify import VerifierCache, metadata_for
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.learning.rollouts.scoring import sample_and_score
 from tests.scripted import FakeEngine

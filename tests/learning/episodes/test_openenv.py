@@ -16,7 +16,8 @@ from posttrain.data.schemas import Problem
 from posttrain.learning.episodes.environments.base import Act, Said
 from posttrain.learning.episodes.environments.openenv import OpenEnv
 from posttrain.learning.episodes.episode import Episode, Segment, Span
-from posttrain.learning.rewards.components.verifier import scores_of, verify_all
+from posttrain.learning.rewards.components.verifier import scores_of
+from posttrain.learning.rewards.verify import verify_all
 from posttrain.learning.rl.drawn import of_episode
 from posttrain.stage.errors import UserError
 

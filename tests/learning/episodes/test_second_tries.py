@@ -14,7 +14,7 @@ from posttrain.learning.episodes.players.base import PlayBench
 from posttrain.learning.episodes.sampling import EpisodeSamplingConfig, PlayingEngine
 from posttrain.learning.episodes.second_tries import second_tries
 from posttrain.learning.episodes.worlds.booking import Booking
-from posttrain.learning.rewards.components.verifier import VerifierCache
+from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rollouts.engines.base import SamplingParams
 from posttrain.learning.rollouts.scoring import make_prompts, sample_and_score
 from posttrain.stage.errors import UserError

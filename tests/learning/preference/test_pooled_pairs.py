@@ -10,9 +10,9 @@ from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.preference.pooled import pooled_pairs
 from posttrain.learning.rewards.components.oracles.verifier import VerifierOracle
-from posttrain.learning.rewards.components.verifier import metadata_for
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rewards.verifiers.duel import DuelVerifier
+from posttrain.learning.rewards.verify import metadata_for
 from posttrain.learning.rollouts.engines.base import FinishReason, Sample
 from posttrain.learning.rollouts.scoring import ScoredSample
 

@@ -4,13 +4,6 @@ import pytest
 from pydantic import ValidationError
 
 from posttrain.data.schemas import Problem
-from posttrain.learning.rewards.components.verifier import (
-    metadata_for,
-    places_of_answers,
-    stated_answers,
-    verifier_of,
-    verify,
-)
 from posttrain.learning.rewards.extractors.after_thinking import AfterThinkingAnswer
 from posttrain.learning.rewards.extractors.base import Extractor
 from posttrain.learning.rewards.extractors.boxed import BoxedAnswer
@@ -25,6 +18,13 @@ from posttrain.learning.rewards.extractors.whole import WholeAnswer
 from posttrain.learning.rewards.verifiers.exact import ExactVerifier
 from posttrain.learning.rewards.verifiers.numeric import NumericVerifier
 from posttrain.learning.rewards.verifiers.reasoning_gym import GymVerifier
+from posttrain.learning.rewards.verify import (
+    metadata_for,
+    places_of_answers,
+    stated_answers,
+    verifier_of,
+    verify,
+)
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import parts_in
 

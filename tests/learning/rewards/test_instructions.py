@@ -2,9 +2,9 @@ import pytest
 from pydantic import ValidationError
 
 from posttrain.data.schemas import Problem
-from posttrain.learning.rewards.components.verifier import metadata_for, verifier_of, verify
 from posttrain.learning.rewards.constraints.registry import CONSTRAINTS
 from posttrain.learning.rewards.verifiers.instructions import InstructionsVerifier
+from posttrain.learning.rewards.verify import metadata_for, verifier_of, verify
 from posttrain.stage.errors import UserError
 
 # Of each: its arguments, texts that follow it, texts that do not.

@@ -12,8 +12,8 @@ from posttrain.learning.models.load import Policy
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.rewards.components.oracles.latent_game import LatentGameOracle
 from posttrain.learning.rewards.components.oracles.registry import PAIR_ORACLES
-from posttrain.learning.rewards.components.verifier import metadata_for
 from posttrain.learning.rewards.verifiers.duel import DuelVerifier
+from posttrain.learning.rewards.verify import metadata_for
 from posttrain.stage.errors import UserError
 
 # a beats b nine times of ten, b beats c likewise, c beats a eight times of ten: an equilibrium

@@ -4,9 +4,9 @@ import threading
 import pytest
 
 from posttrain.data.schemas import Problem
-from posttrain.learning.rewards.components.verifier import metadata_for, verify, verify_all
 from posttrain.learning.rewards.verifiers import math_worker
 from posttrain.learning.rewards.verifiers.math import MathVerifier
+from posttrain.learning.rewards.verify import metadata_for, verify, verify_all
 from posttrain.stage.errors import UserError
 
 # In processes of its own it is imported, not here.

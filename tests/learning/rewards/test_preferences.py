@@ -10,9 +10,9 @@ from posttrain.data.sources.base import SourceRequest
 from posttrain.learning.rewards.components.base import Answers, Inquiry
 from posttrain.learning.rewards.components.oracles.model import ModelOracle
 from posttrain.learning.rewards.components.oracles.verifier import VerifierOracle
-from posttrain.learning.rewards.components.verifier import VerifierCache, metadata_for
 from posttrain.learning.rewards.components.win_rate import WinRateComponent
 from posttrain.learning.rewards.verifiers.duel import DuelVerifier
+from posttrain.learning.rewards.verify import VerifierCache, metadata_for
 from posttrain.stage.errors import UserError
 
 # a beats b nine times of ten, b beats c likewise, c beats a eight times of ten.

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from posttrain.data.schemas import Problem
-from posttrain.learning.rewards.components.verifier import verify, verify_all
 from posttrain.learning.rewards.verifiers.python_tests import PythonTestsVerifier
 from posttrain.learning.rewards.verifiers.verilog import VerilogVerifier
+from posttrain.learning.rewards.verify import verify, verify_all
 from posttrain.stage.errors import UserError
 
 ADD = ["assert add(2, 3) == 5", "assert add(-1, 1) == 0", "assert add(10, -4) == 6"]

@@ -9,9 +9,9 @@ from posttrain.backends.sandbox.door import run_programs
 from posttrain.backends.sandbox.program import ProgramEnd
 from posttrain.backends.sandbox.queries import is_ordered
 from posttrain.data.schemas import Problem
-from posttrain.learning.rewards.components.verifier import verify
 from posttrain.learning.rewards.verifiers.sql import SqlVerifier
 from posttrain.learning.rewards.verifiers.verilog import VerilogVerifier, is_design
+from posttrain.learning.rewards.verify import verify
 from posttrain.stage.errors import UserError
 
 TABLES = "create table t (a, b); insert into t values (1, 'x'), (2, 'y'), (2, 'z'), (3, null);"

@@ -8,11 +8,11 @@ from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.objective import advantages
 from posttrain.learning.rewards.components.base import Answers
 from posttrain.learning.rewards.components.model import ModelComponent
-from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rewards.stack import StackAtWork
 from posttrain.learning.rewards.truncated import judged
+from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.rollout import Rollout
 from posttrain.learning.rl.rollout_batch import rollout_batch

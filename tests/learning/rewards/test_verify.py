@@ -6,18 +6,18 @@ import pytest
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.rewards import score as scores
-from posttrain.learning.rewards.components.verifier import (
+from posttrain.learning.rewards.extractors.marker import MarkerAnswer
+from posttrain.learning.rewards.score import Score, final_answer, reference_answer
+from posttrain.learning.rewards.verifiers import numeric
+from posttrain.learning.rewards.verifiers.base import Verifier
+from posttrain.learning.rewards.verifiers.registry import VERIFIERS
+from posttrain.learning.rewards.verify import (
     VerifierCache,
     metadata_for,
     verifier_of,
     verify,
     verify_all,
 )
-from posttrain.learning.rewards.extractors.marker import MarkerAnswer
-from posttrain.learning.rewards.score import Score, final_answer, reference_answer
-from posttrain.learning.rewards.verifiers import numeric
-from posttrain.learning.rewards.verifiers.base import Verifier
-from posttrain.learning.rewards.verifiers.registry import VERIFIERS
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import Slot
 
@@ -95,7 +95,7 @@ class Starts(Verifier):
 @pytest.fixture
 def starts(monkeypatch):
     slot = Slot("verifier", Verifier, {**VERIFIERS.parts, "starts": Starts})
-    monkeypatch.setattr("posttrain.learning.rewards.components.verifier.VERIFIERS", slot)
+    monkeypatch.setattr("posttrain.learning.rewards.verify.VERIFIERS", slot)
 
     def problem(number, **fields):
         metadata = metadata_for(Starts(**fields))

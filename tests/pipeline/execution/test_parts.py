@@ -234,7 +234,7 @@ def test_rows_that_name_no_verifier_were_scored_by_those_of_their_sources(tmp_pa
     assert with_settings({"samples": (whoever,)}, ()) == {"samples": ()}
 
 
-VERIFIER_OF = "components/verifier.py"
+VERIFIER_OF = "verify.py"
 CODE = {
     VERIFIER_OF: "from posttrain.learning.rewards.verifiers.exact import ExactVerifier\n"
     "from posttrain.learning.rewards.verifiers.numeric import NumericVerifier\n"
@@ -248,8 +248,7 @@ CODE = {
 
 def test_a_verifier_changes_with_its_own_code_only(tmp_path):
     folder = tmp_path / "posttrain" / "learning" / "rewards"
-    rooms = (folder / "components", folder / "verifiers")
-    for package in (folder.parents[1], folder.parent, folder, *rooms):
+    for package in (folder.parents[1], folder.parent, folder, folder / "verifiers"):
         package.mkdir(parents=True, exist_ok=True)
         (package / "__init__.py").write_text("")
 

@@ -24,7 +24,7 @@ class AgreementComponent(Component):
 
     def score(self, group: Answers, known: Inquiry) -> Sequence[float | None]:  # noqa: ARG002 - texts
         """Compare what is stated with the view; see `Component.score`."""
-        from posttrain.learning.rewards.components.verifier import stated_answers
+        from posttrain.learning.rewards.verify import stated_answers
 
         view = believed(group.problem)
         if view is None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from posttrain.learning.rewards.components.base import Answers, Component, Inquiry, Range
-from posttrain.learning.rewards.components.verifier import stated_answers
+from posttrain.learning.rewards.verify import stated_answers
 
 if TYPE_CHECKING:
     from torch import Tensor

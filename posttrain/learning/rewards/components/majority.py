@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from posttrain.learning.rewards.components.base import Answers, Component, Inquiry
-from posttrain.learning.rewards.components.verifier import stated_answers
+from posttrain.learning.rewards.verify import stated_answers
 
 
 class MajorityComponent(Component):

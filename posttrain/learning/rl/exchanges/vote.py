@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from posttrain.learning.rewards.components.verifier import stated_answers
+from posttrain.learning.rewards.verify import stated_answers
 from posttrain.learning.rl.exchanges.base import Exchange, ExchangeRound
 
 if TYPE_CHECKING:

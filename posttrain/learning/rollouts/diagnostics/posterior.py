@@ -48,7 +48,7 @@ class Posterior(Diagnostic):
         import torch
 
         from posttrain.learning.models.load import load_policy
-        from posttrain.learning.rewards.components.verifier import verify_all
+        from posttrain.learning.rewards.verify import verify_all
 
         trees = _trees(seen)[: self.problems]
         prior = load_policy(seen.compared(seen.policies), device=seen.device)

@@ -52,8 +52,8 @@ def game_of(problem: "Problem") -> "DuelVerifier":
 
 def game_if_any(problem: "Problem") -> "DuelVerifier | None":
     """Return the verifier of a problem that is a game of answers; None where it is another one."""
-    from posttrain.learning.rewards.components.verifier import verifier_of
     from posttrain.learning.rewards.verifiers.duel import DuelVerifier
+    from posttrain.learning.rewards.verify import verifier_of
 
     found = verifier_of(problem)
     return found if isinstance(found, DuelVerifier) else None
