@@ -11,6 +11,8 @@ class Compound(ScheduleShape):
     """Change slowly at first and ever faster, by `base` times as fast at the end as at first.
 
     Unlike `exponential` it may begin at zero (ZeroSearch, arXiv 2505.04588: `base` 4).
+
+    Source: ZeroSearch, arXiv 2505.04588, the probability of noise.
     """
 
     kind: Literal["compound"] = "compound"

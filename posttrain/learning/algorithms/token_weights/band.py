@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 class BandWeight(TokenWeight):
     """Rollouts or tokens whose ratio to the engine is outside lose their loss altogether."""
 
-    SOURCE = "the geometric-mean filter of OpenRLHF (seq-mask) and verl"
+    SOURCE = (
+        "volcengine/verl at 0b4e2a8, verl/trainer/ppo/rollout_corr_helper.py"
+        " (compute_rollout_rejection_mask)"
+    )
     COMPARES_POLICIES: ClassVar[bool] = True
 
     kind: Literal["band"] = "band"

@@ -8,7 +8,10 @@ from posttrain.learning.rl.references.base import ReferencePart
 
 
 class Frozen(ReferencePart):
-    """It stays what it was."""
+    """It stays what it was.
+
+    Source: InstructGPT, arXiv 2203.02155, equation 2: the policy that RL began with.
+    """
 
     MOVES: ClassVar[bool] = False
 
@@ -22,7 +25,7 @@ class Frozen(ReferencePart):
 class AveragedReference(ReferencePart):
     """It follows as a moving average of the policy's weights."""
 
-    SOURCE = "an exponential moving average of the weights, per optimizer update"
+    SOURCE = "WARP, arXiv 2406.16768: a moving average of the policy anchors the divergence"
 
     kind: Literal["ema"] = "ema"
     decay: float = Field(gt=0.0, lt=1.0)
