@@ -25,9 +25,9 @@ class TaskArithmetic(Merge):
 
     kind: Literal["task_arithmetic"] = "task_arithmetic"
     scale: float = 0.4
-    """λ of every model. The paper chooses it on held-out data and names no default; its code's is 1,
-    and its README's examples have 0.5 for a negation and 0.8 for a sum of two. 0.4 is own: where
-    changes of several models are added in full, the sum leads far from the base."""
+    """λ of every model. The paper chooses it on held-out data; the default of its code is 1, and
+    the examples of its README have 0.5 for a negation and 0.8 for a sum of two. 0.4 is own, a
+    beginning: what several models learned, added in full, may lead too far from the base."""
     scales: dict[str, float] = Field(default_factory=dict)
     """λ of single models, by the name under which they are connected, in place of `scale`."""
 
