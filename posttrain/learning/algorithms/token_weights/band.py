@@ -12,7 +12,11 @@ if TYPE_CHECKING:
 
 
 class BandWeight(TokenWeight):
-    """Rollouts or tokens whose ratio to the engine is outside lose their loss altogether."""
+    """Rollouts or tokens whose ratio to the engine is outside lose their loss altogether.
+
+    1 where `low <= ratio <= high`, else 0; by `level` the ratio is a token's, or the geometric mean
+    or the product over a rollout.
+    """
 
     SOURCE = (
         "volcengine/verl at 0b4e2a8, verl/trainer/ppo/rollout_corr_helper.py"

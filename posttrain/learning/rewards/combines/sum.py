@@ -14,6 +14,8 @@ from posttrain.stage.schedule import Weight
 class SumCombine(Combine):
     """Weighted sum of the components; None where one that has a weight could not be judged.
 
+    `R = Σ_c w_c r_c`.
+
     Source: own.
     """
 

@@ -23,7 +23,10 @@ class Frozen(ReferencePart):
 
 
 class AveragedReference(ReferencePart):
-    """It follows as a moving average of the policy's weights."""
+    """It follows as a moving average of the policy's weights.
+
+    `θ_ref <- decay θ_ref + (1 - decay) θ`, per optimizer update.
+    """
 
     SOURCE = "WARP, arXiv 2406.16768: a moving average of the policy anchors the divergence"
 
@@ -37,7 +40,10 @@ class AveragedReference(ReferencePart):
 
 
 class Periodic(ReferencePart):
-    """It is made the policy now and then."""
+    """It is made the policy now and then.
+
+    `θ_ref <- θ` after every `every` optimizer updates.
+    """
 
     SOURCE = "the reference that GRPO renews in every iteration, arXiv 2402.03300, algorithm 1"
 
