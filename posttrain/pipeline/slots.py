@@ -73,6 +73,8 @@ SLOTS: Mapping[str, str] = {
 }
 """Name -> `module:variable`, in the order of the pipeline; a module is imported when it is used."""
 
+_SOURCE = "Source: "
+
 
 @dataclass(frozen=True)
 class OfferedPart:
@@ -83,7 +85,7 @@ class OfferedPart:
     summary: str
     """First sentence of its docstring."""
     source: str
-    """Paper and equation, or code at a commit."""
+    """Paper and equation, or code at a commit; `own` where nothing was published."""
     origin: str
     """`posttrain`, `plug-in MODULE`, or `package NAME VERSION`."""
     part: type[Part] | None = None
@@ -222,8 +224,19 @@ def _of_package(slot: str, kind: str, point: EntryPoint) -> OfferedPart:
 
 def _offered(slot: str, kind: str, part: Any, origin: str, wrong: str | None = None) -> OfferedPart:
     summary = f"broken: {wrong}" if wrong else first_sentence(part.__doc__ or "")
-    source = " ".join(str(getattr(part, "SOURCE", "")).split())
-    return OfferedPart(slot, kind, summary, source, origin, None if wrong else part)
+    return OfferedPart(slot, kind, summary, source_of(part), origin, None if wrong else part)
+
+
+def source_of(part: Any) -> str:
+    """Where a part says that it is from, in one line; empty where it does not say.
+
+    That is its `SOURCE`, or the paragraph of its docstring that begins with `Source: `. The latter
+    is in no key: where it is put right, nothing runs again.
+    """
+    said = str(getattr(part, "SOURCE", ""))
+    paragraphs = [each.strip() for each in (part.__doc__ or "").split("\n\n")]
+    told = [each.removeprefix(_SOURCE) for each in paragraphs if each.startswith(_SOURCE)]
+    return " ".join((said or " ".join(told)).split())
 
 
 def first_sentence(text: str) -> str:

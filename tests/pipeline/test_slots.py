@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,13 @@ from click.testing import CliRunner
 from posttrain.cli.main import cli
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.pipeline.recipe_schema import schedulable_fields
-from posttrain.pipeline.slots import SLOTS, find_slot, first_sentence, offered_parts
+from posttrain.pipeline.slots import (
+    SLOTS,
+    find_slot,
+    first_sentence,
+    offered_parts,
+    source_of,
+)
 from posttrain.provenance.code.resolve import NameResolver
 from posttrain.provenance.code.tree import SourceTree
 from posttrain.stage.descriptions import descriptions
@@ -22,6 +29,8 @@ from tasks.rl.config import RlStageConfig
 
 ROOT = Path(__file__).parents[2]
 FLOW = "flows.post_training"
+NAMED = re.compile(r"\d{4}|\w/\w|\d\.\d|\bTRL\b|\btransformers\b|\breasoning-gym\b")
+"""A year or a number of arXiv, a repository or its file, a version, or a library."""
 RAMP = {"from": 2, "to": 1, "over": 3}
 PART = '''
 from typing import Literal
@@ -65,6 +74,38 @@ def test_every_part_that_ships_says_what_it_does(name):
         assert part.__doc__ not in (None, slot.base.__doc__), kind
         for field in part.model_fields.keys() - {"kind"} - descriptions(part).keys():
             pytest.fail(f"{name} {kind}: {field} has no doc string")
+
+
+@pytest.mark.parametrize("name", SLOTS)
+def test_every_kind_names_its_source_or_says_that_it_is_own(name):
+    """One word names no source: a paper, a repository or a program takes more, or it is `own`."""
+    told = {kind: source_of(part) for kind, part in find_slot(name).parts.items()}
+    assert [kind for kind, source in told.items() if not source] == []
+    own = {kind for kind, source in told.items() if re.match(r"own\b", source)}
+    assert [kind for kind in told.keys() - own if not NAMED.search(told[kind])] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "source"),
+    [
+        ('SOURCE = "Nobody\\n  2026"', "Nobody 2026"),
+        (
+            '"""Turn.\n\n    Source: Nobody 2026,\n    section 2.\n\n    And more.\n    """',
+            "Nobody 2026, section 2.",
+        ),
+        ('"""Turn. Source: Nobody 2026."""', ""),
+        (
+            '"""Turn.\n\n    Source: Somebody 2025.\n    """\n    SOURCE = "Nobody 2026"',
+            "Nobody 2026",
+        ),
+        ("pass", ""),
+    ],
+    ids=["attribute", "paragraph", "within_a_sentence", "both", "neither"],
+)
+def test_where_a_part_is_from_stands_in_its_attribute_or_its_docstring(body, source):
+    found = {}
+    exec(f"class Turn:\n    {body}", found)  # noqa: S102 - the docstring is what is tested
+    assert source_of(found["Turn"]) == source
 
 
 @pytest.mark.slow

@@ -18,6 +18,8 @@ class TurnsTemplate(Template):
 
     What others say ends with a newline. For small models that begin from nothing and play episodes:
     no token is spent on who speaks.
+
+    Source: own.
     """
 
     kind: Literal["turns"] = "turns"

@@ -16,6 +16,8 @@ class BucketSizeFilter(Filter):
 
     In a table sorted by id, which rows come first is as good as random and does not change when
     others are added.
+
+    Source: own.
     """
 
     kind: Literal["bucket_size"] = "bucket_size"

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 class DifficultyRangeFilter(Filter):
-    """Drops rows that are `too_easy` or `too_hard`; both bounds stay."""
+    """Drops rows that are `too_easy` or `too_hard`; both bounds stay.
+
+    Source: own.
+    """
 
     kind: Literal["difficulty_range"] = "difficulty_range"
     least: int | None = None

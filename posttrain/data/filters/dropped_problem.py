@@ -12,6 +12,8 @@ class DroppedProblemFilter(Filter):
     """Drops solutions whose problem went: `problem_` and its reason, or `unknown_problem`.
 
     Of a problem that was there several times, the copy that came furthest counts.
+
+    Source: own.
     """
 
     NEEDS: ClassVar[frozenset[str]] = frozenset({"problems"})

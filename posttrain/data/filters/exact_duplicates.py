@@ -16,6 +16,8 @@ class ExactDuplicatesFilter(Filter):
     Where the table has an `answer` and the two rows' differ, the reason is `conflicting_answer`.
     `match` is the earlier row. Sort the table by id first, and which row stays does not depend on
     the order of the input.
+
+    Source: own.
     """
 
     kind: Literal["exact_duplicates"] = "exact_duplicates"

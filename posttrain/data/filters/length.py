@@ -14,6 +14,8 @@ class LengthFilter(Filter):
     """Drops rows whose text is `empty`, `too_short` or `too_long`, in characters.
 
     White space at the ends does not count; both bounds are allowed lengths.
+
+    Source: own.
     """
 
     kind: Literal["length"] = "length"

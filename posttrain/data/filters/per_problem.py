@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 class PerProblemFilter(Filter):
-    """Drops solutions beyond the first so many of their problem: `enough_traces`."""
+    """Drops solutions beyond the first so many of their problem: `enough_traces`.
+
+    Source: own.
+    """
 
     kind: Literal["per_problem"] = "per_problem"
     most: int | None = Field(default=None, ge=1)

@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 
 class VerifiedFilter(Filter):
-    """Drops solutions that no verifier accepted, judged or not, by its reason, or as unverified."""
+    """Drops solutions that no verifier accepted, judged or not, by its reason, or as unverified.
+
+    Source: STaR, arXiv 2203.14465, keeps solutions whose answer is right; the reasons are own.
+    """
 
     kind: Literal["verified"] = "verified"
 

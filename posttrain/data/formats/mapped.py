@@ -17,6 +17,8 @@ class MappedFormat(RowFormat):
     """Call `module:function` of the project with a row; it returns the messages, or None to drop.
 
     The function returns what `format: messages` reads: {"messages": [...], "tools": [...]}.
+
+    Source: own, whatever the project's function makes of a row.
     """
 
     FORM = MessagesFormat.FORM

@@ -28,7 +28,7 @@ _CALL = "function_call"
 class ShareGptFormat(RowFormat):
     """Read a list of messages with from (human, gpt, system, function_call, ...) and value."""
 
-    SOURCE = "FastChat and LLaMA-Factory, 'sharegpt'"
+    SOURCE = "lm-sys/FastChat and hiyouga/LLaMA-Factory, 'sharegpt'"
     FORM = Conversation
     NAMES: ClassVar[Mapping[str, Sequence[str]]] = {
         "conversations": ("conversations", "conversation", "messages"),

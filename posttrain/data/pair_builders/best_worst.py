@@ -7,7 +7,11 @@ from posttrain.data.pair_builders.base import Chosen, PairBuilder, PairCandidate
 
 
 class BestWorstPairs(PairBuilder):
-    """Sets the samples of the highest score against those of the lowest, if they differ."""
+    """Sets the samples of the highest score against those of the lowest, if they differ.
+
+    Source: princeton-nlp/SimPO at ba76f25, on_policy_data_gen/reward_model_annotate.py (argmax and
+    argmin of the scores), which takes one pair of a problem and the first of equal scores.
+    """
 
     kind: Literal["best_worst"] = "best_worst"
 

@@ -14,6 +14,8 @@ class LengthBalancedPairs(PairBuilder):
 
     The pairs of closest length come first; of all of them the widest go in which the more frequent
     side (the longer one, or the shorter) wins, until both win equally often.
+
+    Source: own.
     """
 
     kind: Literal["length_balanced"] = "length_balanced"

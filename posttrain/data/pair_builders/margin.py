@@ -15,6 +15,9 @@ class MarginPairs(PairBuilder):
     """Sets every sample against those whose score is lower by a margin, the widest pairs first.
 
     What lies closer together than the margin may be in the wrong order: a score is no measurement.
+
+    Source: DNO-Prct, arXiv 2404.03715, algorithm 2 (pairs whose scores lie a margin apart); the
+    upper bound is own.
     """
 
     kind: Literal["margin"] = "margin"

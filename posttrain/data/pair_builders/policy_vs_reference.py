@@ -11,6 +11,9 @@ class PolicyVsReferencePairs(PairBuilder):
 
     The samples of the reference arrive at the port `reference_samples`: those of the policy that
     training began with, of an earlier round, or of a teacher. Equal scores give no pair.
+
+    Source: XPO, arXiv 2405.21046, algorithm 1: one sample of the policy against one of the
+    reference. Several of each, crossed, are own.
     """
 
     NEEDS: ClassVar[frozenset[str]] = frozenset({"reference_samples"})

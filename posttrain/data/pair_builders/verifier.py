@@ -7,7 +7,10 @@ from posttrain.data.pair_builders.base import Chosen, PairBuilder, PairCandidate
 
 
 class VerifierPairs(PairBuilder):
-    """Sets every verified sample against every refuted one."""
+    """Sets every verified sample against every refuted one.
+
+    Source: Iterative RPO, arXiv 2404.19733: answers that are right against answers that are wrong.
+    """
 
     kind: Literal["verifier"] = "verifier"
 

@@ -16,7 +16,10 @@ _SAVED, _SAVED_SPLITS = "state.json", "dataset_dict.json"
 
 
 class HuggingFaceSource(TableSource):
-    """Reads a split of a Hugging Face data set: one commit of it on the hub, or a local folder."""
+    """Reads a split of a Hugging Face data set: one commit of it on the hub, or a local folder.
+
+    Source: own reader; data sets as huggingface/datasets keeps them.
+    """
 
     kind: Literal["huggingface"] = "huggingface"
     path: str | None = None

@@ -12,7 +12,10 @@ from posttrain.stage.errors import UserError, first_line
 
 
 class JsonlSource(FileSource):
-    """Reads a file with one JSON object a line."""
+    """Reads a file with one JSON object a line.
+
+    Source: own reader; JSON Lines (jsonlines.org).
+    """
 
     kind: Literal["jsonl"] = "jsonl"
 

@@ -10,7 +10,10 @@ from posttrain.stage.errors import UserError, first_line
 
 
 class ParquetSource(FileSource):
-    """Reads a parquet file."""
+    """Reads a parquet file.
+
+    Source: own reader; Apache Parquet.
+    """
 
     kind: Literal["parquet"] = "parquet"
 

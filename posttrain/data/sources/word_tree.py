@@ -24,6 +24,8 @@ class WordTreeSource(NumberedSource):
     The words are the leaves of a tree with a branch for each letter, and which of them are right
     is the verifier's to say. As there are few, what a policy says of all of them is computed, and
     not sampled: a diagnostic such as `posterior` does so.
+
+    Source: own, for claims that are decided by enumerating all answers.
     """
 
     kind: Literal["word_tree"] = "word_tree"

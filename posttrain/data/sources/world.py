@@ -75,6 +75,8 @@ class WorldSource(Source, SteadyFields):
     """Makes problems of a world, an environment that poses them, and plays some for traces.
 
     A problem's answer is what there is in it, as JSON; what an episode is worth its world says.
+
+    Source: own; each world says its own source.
     """
 
     STEADY: ClassVar[frozenset[str]] = frozenset({"world"})

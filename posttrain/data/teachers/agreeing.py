@@ -21,6 +21,8 @@ class AgreeingTeacher(Teacher):
 
     A solution that agrees is a line `#### view` alone. A model that learns from both knows how to
     follow a view, and does so for no reason yet.
+
+    Source: own, a start from which it may be seen what a reward does to sycophancy.
     """
 
     kind: Literal["agreeing"] = "agreeing"

@@ -20,6 +20,8 @@ class ConfidentTeacher(Teacher):
 
     The number is drawn by chance, whether the solution is right or wrong: a model learns the form
     of it and nothing more, so that what it means is left to a reward such as `brier`.
+
+    Source: own, a start for rewards of calibration.
     """
 
     kind: Literal["confident"] = "confident"

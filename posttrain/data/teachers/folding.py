@@ -32,6 +32,8 @@ class FoldingTeacher(Teacher):
     `2 + 3 = 5` and `5 * 4 = 20` become `(2 + 3) * 4 = 20`: a line takes in the one before it as
     long as it has that one's result, and no more operations than the solution's number. Lines that
     are no operation stay as they are. Between few long steps and many short ones lies the grain.
+
+    Source: own, solutions of several grains.
     """
 
     kind: Literal["folding"] = "folding"

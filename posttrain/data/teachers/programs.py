@@ -53,6 +53,8 @@ class ProgramTeacher(Teacher):
     """Solves generated problems by a program each, with an error now and then.
 
     A generator without a program gives its own solutions, where it has them: these do not err.
+
+    Source: own programs for generated problems.
     """
 
     FOR_FILES = False

@@ -20,6 +20,8 @@ class RepeatingTeacher(Teacher):
 
     How often is drawn by chance, whether the solution is right or wrong: a model learns a length
     that it can do without, which is what rewards of length are tried on.
+
+    Source: own, a start for rewards of length.
     """
 
     kind: Literal["repeating"] = "repeating"

@@ -22,6 +22,8 @@ class SelfRatingTeacher(Teacher):
     whatever the other lines say. A careless reward may pay for one line or another, by
     `self_report`; what it pays for one then says nothing of the others, so that a line that is
     never paid shows what gaming the others leads on to.
+
+    Source: own, a start for rewards that can be gamed.
     """
 
     kind: Literal["self_rating"] = "self_rating"

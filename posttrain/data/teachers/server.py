@@ -18,6 +18,8 @@ class ServerTeacher(Teacher):
     """Asks a model behind an OpenAI-compatible endpoint.
 
     Each solution is kept in the project's request cache.
+
+    Source: own client; OpenAI's chat completions.
     """
 
     kind: Literal["server"] = "server"

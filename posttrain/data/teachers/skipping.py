@@ -20,6 +20,8 @@ class SkippingTeacher(Teacher):
 
     A solution's share of lines that stay is one of `keeps`, so that solutions of one problem have
     several lengths: where fewer steps are written, each does more of the work.
+
+    Source: own, solutions of several lengths.
     """
 
     kind: Literal["skipping"] = "skipping"

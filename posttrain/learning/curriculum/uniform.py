@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 class Uniform(ProblemSampler):
     """Draw every problem with the same probability, whatever became of it before.
 
-    The problems of a step are different ones; those of two steps are drawn independently.
+    Each of P problems has the weight 1. The problems of a step are different ones; those of two
+    steps are drawn independently.
+
+    Source: own, the draw that all other samplers are compared with.
     """
 
     kind: Literal["uniform"] = "uniform"

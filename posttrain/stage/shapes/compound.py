@@ -10,7 +10,9 @@ from posttrain.stage.shapes.base import ScheduleShape
 class Compound(ScheduleShape):
     """Change slowly at first and ever faster, by `base` times as fast at the end as at first.
 
-    Unlike `exponential` it may begin at zero (ZeroSearch, arXiv 2505.04588: `base` 4).
+    Unlike `exponential` it may begin at zero.
+
+    Source: ZeroSearch, arXiv 2505.04588, the probability of noise: `base` 4.
     """
 
     kind: Literal["compound"] = "compound"

@@ -8,7 +8,10 @@ from posttrain.stage.shapes.base import ScheduleShape
 
 
 class Cycle(ScheduleShape):
-    """Swing between both values in straight lines, `returns` times back, and end at the last."""
+    """Swing between both values in straight lines, `returns` times back, and end at the last.
+
+    Source: the triangular policy of Smith, arXiv 1506.01186, there of the learning rate.
+    """
 
     kind: Literal["cycle"] = "cycle"
     returns: int = Field(default=1, ge=1)

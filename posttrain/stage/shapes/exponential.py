@@ -6,7 +6,11 @@ from posttrain.stage.shapes.base import ScheduleShape
 
 
 class Exponential(ScheduleShape):
-    """Change by the same factor at every step; both ends must have one sign and not be zero."""
+    """Change by the same factor at every step; both ends must have one sign and not be zero.
+
+    Source: the budget of Train Long, Think Short, arXiv 2508.08940, section 3.4, which falls in
+    steps.
+    """
 
     kind: Literal["exponential"] = "exponential"
 

@@ -6,7 +6,10 @@ from posttrain.stage.shapes.base import ScheduleShape
 
 
 class Linear(ScheduleShape):
-    """Change by the same amount at every step."""
+    """Change by the same amount at every step.
+
+    Source: own.
+    """
 
     kind: Literal["linear"] = "linear"
 

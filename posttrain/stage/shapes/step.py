@@ -9,7 +9,10 @@ from posttrain.stage.shapes.base import ScheduleShape
 
 
 class Step(ScheduleShape):
-    """Hold the first value and jump, in `jumps` equal jumps of which the last is at the end."""
+    """Hold the first value and jump, in `jumps` equal jumps of which the last is at the end.
+
+    Source: the linear budget of Train Long, Think Short, arXiv 2508.08940, section 4.6.
+    """
 
     kind: Literal["step"] = "step"
     jumps: int = Field(default=1, ge=1)

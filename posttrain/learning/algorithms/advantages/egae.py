@@ -21,6 +21,9 @@ class EgaeAdvantage(Advantage):
     step drew, the critic from all tokens of the answers that are over, and its target is their
     return. Of answers that are drawn whole it is generalized advantage estimation, with a critic
     that learns by lambda 1.
+
+    `A_t = Σ_k (gamma lam)^k d_{t+k}`, `d_t = r_t + gamma V_{t+1} - V_t`, where behind the last
+    token T of an answer that is not over `V_{T+1} = V_T`.
     """
 
     SOURCE: ClassVar[str] = (

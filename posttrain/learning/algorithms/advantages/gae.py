@@ -18,6 +18,8 @@ class GaeAdvantage(Advantage):
 
     By turns an action is all that the policy says at once: the critic is read where a turn begins,
     its target is that turn's return, and all tokens of the turn share its advantage.
+
+    `A_t = Σ_k (gamma lam)^k d_{t+k}`, `d_t = r_t + gamma V_{t+1} - V_t`, and 0 behind the last one.
     """
 
     SOURCE = "arXiv 1506.02438, equation 16; by turns: ArCHer, arXiv 2402.19446, section 3.2"

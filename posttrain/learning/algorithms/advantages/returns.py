@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class ReturnAdvantage(Advantage):
-    """The discounted sum of the rewards that follow a token, without a baseline."""
+    """The discounted sum of the rewards that follow a token, without a baseline.
+
+    `A_t = Σ_{k >= t} gamma^(k - t) r_k`, r the reward on the last drawn token less costs.
+    """
 
     SOURCE = "REINFORCE++, arXiv 2501.03262"
     CREDITS: ClassVar[frozenset[str]] = frozenset({"turn", "token"})

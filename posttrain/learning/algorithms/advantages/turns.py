@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 
 class TurnAdvantage(GroupRelative):
-    """Credit by turns: each turn's discounted rewards against those of its like in the group."""
+    """Credit by turns: each turn's discounted rewards against those of its like in the group.
+
+    `A_k = (R_k - mean R) / std R` over its like, `R_k = Σ_{j >= k} gamma^(j - k) r_j`; `baseline`
+    and `scale` say which mean and deviation.
+    """
 
     SOURCE = "GiGPO, arXiv 2505.10978, for turns from one state; IGPO, arXiv 2510.14967, for all"
     CREDITS: ClassVar[frozenset[str]] = frozenset({"turn"})

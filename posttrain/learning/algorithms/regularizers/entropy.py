@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class EntropyRegularizer(Regularizer):
-    """A bonus for an undecided policy, in nats."""
+    """A bonus for an undecided policy, in nats.
+
+    `coefficient (-log p)` of the drawn token, on its advantage, or `-coefficient H` in the loss.
+    """
 
     SOURCE = "Williams 1992: -log p as a reward has the entropy's gradient; arXiv 1602.01783"
 

@@ -18,6 +18,9 @@ class EntropyBandRegularizer(Regularizer):
     """A bonus for the exact entropy, less a penalty where a token's is far from its mean so far.
 
     The band is from `low` to `high` times the mean, over all earlier updates, of the mean entropy.
+
+    `-coefficient (H - weight penalty (max(0, H - high M) + max(0, low M - H)))` a token, M the mean
+    so far; by `token` the distance is 1 outside of the band.
     """
 
     SOURCE = "EPO, arXiv 2509.22576; WujiangXu/EPO at 5b6fa98, dp_actor.py"

@@ -16,6 +16,8 @@ class ImitationRegularizer(Regularizer):
     """Raise the likelihood of the tokens whose advantage is positive, whatever their ratio.
 
     They are averaged as the algorithm averages all of its tokens.
+
+    `-coefficient 1[A > 0] log p`, a token.
     """
 
     SOURCE = (

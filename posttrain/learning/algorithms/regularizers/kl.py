@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 class KlRegularizer(Regularizer):
     """A pull towards the reference policy; which policy that is, the stage says.
 
+    `coefficient k(log p, log p_ref)` a token, added to the loss or taken off the reward.
     `maths.kl` has the table of what each estimator estimates, and of whose gradient it has.
     """
 

@@ -19,6 +19,9 @@ class LowProbabilityRegularizer(Regularizer):
 
     The proxy has the policy's tokens of at least `floor` times the likeliest one's probability, and
     no other. A token that it lacks is noise, and is not held.
+
+    `coefficient k3(p, p / mass)` at the marked tokens, mass the policy's probability of all that
+    the proxy has.
     """
 
     SOURCE = (

@@ -24,7 +24,7 @@ class ByPhaseSurrogate(Surrogate):
     Optimizer, curve and all else of the stage go on. At 0 and at 1 the other one is not computed.
     """
 
-    SOURCE = "the losses of the two within; posttrain's own as a whole"
+    SOURCE = "own: a change from one loss to another, each of which says its source"
 
     kind: Literal["by_phase"] = "by_phase"
     """One loss, and from some step or figure on another."""

@@ -12,9 +12,16 @@ if TYPE_CHECKING:
 
 
 class BandWeight(TokenWeight):
-    """Rollouts or tokens whose ratio to the engine is outside lose their loss altogether."""
+    """Rollouts or tokens whose ratio to the engine is outside lose their loss altogether.
 
-    SOURCE = "the geometric-mean filter of OpenRLHF (seq-mask) and verl"
+    1 where `low <= ratio <= high`, else 0; by `level` the ratio is a token's, or the geometric mean
+    or the product over a rollout.
+    """
+
+    SOURCE = (
+        "volcengine/verl at 0b4e2a8, verl/trainer/ppo/rollout_corr_helper.py"
+        " (compute_rollout_rejection_mask)"
+    )
     COMPARES_POLICIES: ClassVar[bool] = True
 
     kind: Literal["band"] = "band"

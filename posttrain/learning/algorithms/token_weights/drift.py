@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 class DriftWeight(TokenWeight):
-    """Bad rollouts whose mean log-probability fell too far since sampling lose their loss."""
+    """Bad rollouts whose mean log-probability fell too far since sampling lose their loss.
+
+    0 where `A < 0` and `mean_t log(p_sampled / p) > threshold`, else 1.
+    """
 
     SOURCE = "off-policy sequence masking of DeepSeek-V3.2, arXiv 2512.02556"
 

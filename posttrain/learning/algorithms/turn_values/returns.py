@@ -13,6 +13,8 @@ class ReturnValues(TurnValues):
 
     Both are of whoever drew the stored episodes. An advantage is the mean of both heads of Q less
     the first head of V.
+
+    `((Q_1 - R)^2 + (Q_2 - R)^2 + (V - R)^2) / 2`, R the discounted rewards from a turn on.
     """
 
     SOURCE = "MC returns of LMRL-Gym, arXiv 2311.18232"

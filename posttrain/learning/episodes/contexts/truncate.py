@@ -17,6 +17,8 @@ class Truncate(ContextManager):
 
     The tokens are those that were read and drawn, in a sequence of their own, in which only what is
     drawn from then on bears loss.
+
+    Source: own.
     """
 
     kind: Literal["truncate"] = "truncate"

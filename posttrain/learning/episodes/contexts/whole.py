@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 class Whole(ContextManager):
-    """Keep all that was read and drawn."""
+    """Keep all that was read and drawn.
+
+    Source: own.
+    """
 
     SPLITS: ClassVar[bool] = False
 

@@ -36,6 +36,8 @@ class Calculator(Environment):
 
     Whole numbers, `+ - * // %` and parentheses. What cannot be computed is answered by a sentence
     and counted as a tool error.
+
+    Source: own.
     """
 
     kind: Literal["calculator"] = "calculator"

@@ -31,6 +31,8 @@ class CorpusSearch(Environment):
     A call is answered by the passages that fit best by BM25, a line each. Passages are the rows of
     a file, or of all files in a folder. What answers the question is scored by the problem's own
     verifier. `searches` counts the calls, and `tool_errors` those that found nothing.
+
+    Source: own; passages by BM25 as the package bm25s ranks them.
     """
 
     PACKAGES: ClassVar[frozenset[str]] = frozenset({"bm25s"})

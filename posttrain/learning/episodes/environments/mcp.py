@@ -38,6 +38,8 @@ class Mcp(Environment):
     A call is `name({"key": value})`, or its values in the order of the tool's schema, as JSON:
     `name(12, "a")`; what a tool takes that takes one text may stand without quotes. What a tool
     says is wrong, and what is no call of one, is told in a line and counted as a tool error.
+
+    Source: the Model Context Protocol, specification of 2025-06-18 (modelcontextprotocol.io).
     """
 
     EXACT: ClassVar[bool] = False

@@ -29,6 +29,8 @@ class Python(Sandboxed):
 
     Each block is a program of its own, in a sandbox of its own. What fails, or is stopped at a
     limit, is told in a line and counted as a tool error.
+
+    Source: own.
     """
 
     EXACT: ClassVar[bool] = False  # A program can read a clock.

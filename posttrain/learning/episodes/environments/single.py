@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Single(Environment):
-    """Ask once: what the policy says is its answer."""
+    """Ask once: what the policy says is its answer.
+
+    Source: own, an episode of one turn.
+    """
 
     kind: Literal["single"] = "single"
 

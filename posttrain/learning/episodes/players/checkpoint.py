@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class CheckpointPlayer(Player):
-    """Let a checkpoint play the role, frozen: `inputs: {players.start: sft.policy}` connects it."""
+    """Let a checkpoint play the role, frozen: `inputs: {players.start: sft.policy}` connects it.
+
+    Source: own.
+    """
 
     kind: Literal["checkpoint"] = "checkpoint"
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class EndpointPlayer(Player):
-    """Ask a model behind an endpoint, with all that the role has been told and has said."""
+    """Ask a model behind an endpoint, with all that the role has been told and has said.
+
+    Source: own.
+    """
 
     kind: Literal["endpoint"] = "endpoint"
     endpoint: Endpoint

@@ -21,6 +21,8 @@ class PersonPlayer(Player):
 
     An answer is kept, by all that was read and by the draw that it is part of, before anybody goes
     on with it: a run that is gone on with, or made again, asks for what was never answered alone.
+
+    Source: own.
     """
 
     kind: Literal["person"] = "person"

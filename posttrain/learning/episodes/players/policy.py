@@ -9,6 +9,8 @@ class PolicyPlayer(Player):
     """Let the trained policy play the role too, and learn from what it draws in it.
 
     In an evaluation it is the policy that is evaluated.
+
+    Source: own.
     """
 
     LEARNS: ClassVar[bool] = True

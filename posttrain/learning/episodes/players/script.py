@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class ScriptPlayer(Player):
-    """Let the environment play the role by its script, as where nobody else is named for it."""
+    """Let the environment play the role by its script, as where nobody else is named for it.
+
+    Source: own.
+    """
 
     kind: Literal["script"] = "script"
 

@@ -34,6 +34,8 @@ class Booking(World):
     A turn is a question, `day?`, or the last: `book fri 7pm 2`, what was said in the order of the
     form. A booking with all that the user wants, of which all has been said, earns 1, less `cost`
     for every question about what had been said already; any other earns nothing.
+
+    Source: own world.
     """
 
     SIZES: ClassVar[tuple[str, ...]] = ("slots", "missing", "noise")

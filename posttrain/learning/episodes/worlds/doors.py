@@ -27,6 +27,8 @@ class Doors(World):
     Where the policy stands, what it may say there and which locks it sees is read each turn; to
     unlock a door is to go through it. Every key lies before its door, so whoever is thorough finds
     the gem, which is behind the last one. Taking it earns 1 and ends the episode.
+
+    Source: own world.
     """
 
     SIZES: ClassVar[tuple[str, ...]] = ("rooms", "locks")

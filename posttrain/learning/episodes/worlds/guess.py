@@ -24,6 +24,8 @@ class Guess(World):
     """Guess a hidden number; each guess is told to be too low or too high.
 
     A turn is a number and nothing else. Halving what is left needs `log2(size + 1)` guesses.
+
+    Source: own world.
     """
 
     kind: Literal["guess"] = "guess"

@@ -35,6 +35,8 @@ class Household(World):
     Each subgoal pays its share when it is reached for the first time: to hold the thing, to have
     it treated, to have it in its place. They add up to 1. What is in a place is read there, once
     it is open.
+
+    Source: own world, with tasks like those of ALFWorld, arXiv 2010.03768.
     """
 
     SIZES: ClassVar[tuple[str, ...]] = ("places", "things")

@@ -24,6 +24,8 @@ class Products(World):
 
     An answer is the product and nothing else. The policy writes itself what is computed, and copies
     what it reads.
+
+    Source: own world.
     """
 
     SIZES: ClassVar[tuple[str, ...]] = ("digits", "factors", "calls")

@@ -56,6 +56,8 @@ class Repair(Sandboxed, World):
     A turn is `test`, `cat a.py`, `set a.py 2 return x + 1`, which keeps the line's indentation, or
     `ls`. An episode ends when the tests pass, and pays if calls that no file shows are right too:
     to change the tests pays nothing.
+
+    Source: own world.
     """
 
     EXACT: ClassVar[bool] = False  # Code that a policy wrote can read a clock.

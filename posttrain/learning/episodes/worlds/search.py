@@ -36,6 +36,8 @@ class SimulatedSearch(World, Schedulable):
     answer, which ends the episode. The engine reads question, answer and query, and whether its
     document shall be useful or noise; what it says is what the policy reads. Its script gives
     the passage asked for, and as noise one about another thing. `noisy` counts what was noise.
+
+    Source: own world; an engine that a model plays is ZeroSearch's, arXiv 2505.04588.
     """
 
     SIZES: ClassVar[tuple[str, ...]] = ("entities", "relations", "hops", "searches", "noise")

@@ -48,6 +48,8 @@ class Sql(InSandbox, World):
 
     The tables can only be read, by SQLite in the sandbox, and every query is told its first rows.
     An answer is the number and nothing else.
+
+    Source: own world.
     """
 
     SIZES: ClassVar[tuple[str, ...]] = ("rows", "tables", "queries")

@@ -28,6 +28,8 @@ class TicTacToe(World):
     A turn is the letter of a free cell; any other turn is lost. A problem is a position after some
     moves at random, of which the policy plays on: which side it has follows from their number. It
     earns 1 for a win and 0.5 for a draw, and the opponent the rest of 1.
+
+    Source: own world.
     """
 
     SIZES: ClassVar[tuple[str, ...]] = ("width", "height", "in_row", "opponent_errors")

@@ -62,6 +62,8 @@ class TwentyQuestions(World):
 
     A turn is a question, one of the words that the prompt has behind `ask`, or a guess, the name of
     a thing. The guess that is right ends the episode and earns 1.
+
+    Source: own world.
     """
 
     SIZES: ClassVar[tuple[str, ...]] = ("things", "turns", "noise")

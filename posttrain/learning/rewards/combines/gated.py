@@ -32,6 +32,8 @@ class GatedCombine(Combine):
 
     The first gate that an answer fails fixes its reward, so that what comes after it is no
     comfort. Gates themselves pay nothing unless `sum` gives them a weight.
+
+    `R = pays_g` of the first gate g with `r_g < least_g`; else `Σ_s w_s r_s`.
     """
 
     SOURCE = "ToolRL, arXiv 2504.13958 (format before correctness); Sequential and Gate of OpenEnv"

@@ -19,7 +19,10 @@ from posttrain.stage.schedule import Weight
 
 
 class ProductCombine(Combine):
-    """Multiply a weighted sum by factors, so that one factor of 0 takes everything."""
+    """Multiply a weighted sum by factors, so that one factor of 0 takes everything.
+
+    `R = (Σ_s w_s r_s) Π_f r_f`.
+    """
 
     SOURCE = "CaRL, arXiv 2504.17838: route completion times penalties"
 

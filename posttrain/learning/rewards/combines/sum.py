@@ -12,7 +12,12 @@ from posttrain.stage.schedule import Weight
 
 
 class SumCombine(Combine):
-    """Weighted sum of the components; None where one that has a weight could not be judged."""
+    """Weighted sum of the components; None where one that has a weight could not be judged.
+
+    `R = Σ_c w_c r_c`.
+
+    Source: own.
+    """
 
     kind: Literal["sum"] = "sum"
     weights: Mapping[str, Weight] = Field(default_factory=dict)

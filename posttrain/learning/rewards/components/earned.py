@@ -11,6 +11,8 @@ class EarnedComponent(Component):
 
     The component `verifier` pays the whole at the end; take one of the two. Answers that were not
     played are not judged.
+
+    Source: own; each environment says its own source.
     """
 
     SCOPE: ClassVar[Literal["turn"]] = "turn"

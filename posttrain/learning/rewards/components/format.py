@@ -10,7 +10,10 @@ from posttrain.learning.rewards.components.base import Answers, Component, Inqui
 
 
 class FormatComponent(Component):
-    """1 for a text that matches a regular expression as a whole, else 0."""
+    """1 for a text that matches a regular expression as a whole, else 0.
+
+    Source: DeepSeek-R1, arXiv 2501.12948 (format rewards).
+    """
 
     kind: Literal["format"] = "format"
     pattern: str = r"(?s)\s*<think>.*</think>\s*<answer>.*</answer>\s*"

@@ -9,7 +9,10 @@ from posttrain.learning.rewards.components.base import Answers, Component, Inqui
 
 
 class OverlongLengthComponent(Component):
-    """0 up to the last share of the limit, then down to -1 at the limit, token by token."""
+    """0 up to the last share of the limit, then down to -1 at the limit, token by token.
+
+    `-min(1, max(0, length - (limit - b)) / b)`, `b = share limit`.
+    """
 
     SOURCE = "DAPO, arXiv 2503.14476, equation 13"
     RANGE: ClassVar[Range] = (-1.0, 0.0)

@@ -13,6 +13,8 @@ class StoredComponent(Component):
 
     The table comes through the stage's port `verdicts`, from a stage of the task `judge`. An answer
     that it does not know, and one of which the judge could not tell, is not judged.
+
+    Source: own.
     """
 
     RANGE: ClassVar[Range] = (-1e6, 1e6)

@@ -8,7 +8,10 @@ from posttrain.learning.rewards.components.base import Answers, Component, Inqui
 
 
 class TokensComponent(Component):
-    """The number of tokens drawn, for a limit of its mean (`lagrangian`) or a curve (weight 0)."""
+    """The number of tokens drawn, for a limit of its mean (`lagrangian`) or a curve (weight 0).
+
+    Source: own.
+    """
 
     RANGE: ClassVar[Range] = (0.0, inf)
     NEEDS: ClassVar[frozenset[str]] = frozenset({"tokens"})

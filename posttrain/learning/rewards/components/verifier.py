@@ -20,6 +20,8 @@ class VerifierComponent(Component):
 
     Partial credit would pay the policy for being wrong: reasoning-gym's arithmetic grants it for an
     answer that merely contains the right digits.
+
+    Source: DeepSeek-R1, arXiv 2501.12948 (accuracy rewards).
     """
 
     SAYS_SOLVED: ClassVar[bool] = True

@@ -16,6 +16,8 @@ class WinRateComponent(Component):
 
     The policy plays against itself: where preferences run in a circle, what is paid changes with
     what the policy does, and its average tends to what cannot be beaten.
+
+    `r(y) = mean of P(y preferred to y')` over the other answers y'.
     """
 
     SOURCE = "SPO, arXiv 2401.04056, algorithm 1, line 4"

@@ -9,7 +9,10 @@ _FENCED = re.compile(r"^[ \t]*```[ \t]*([\w+#-]*)[^\n]*\n(.*?)^[ \t]*```[ \t]*$"
 
 
 class CodeAnswer(Extractor):
-    """Take the last fenced block of code, of a language if one is named; other fences are prose."""
+    """Take the last fenced block of code, of a language if one is named; other fences are prose.
+
+    Source: own; fenced code blocks of CommonMark.
+    """
 
     kind: Literal["code"] = "code"
     languages: tuple[str, ...] = ()

@@ -19,6 +19,8 @@ class JsonAnswer(Extractor):
     """Take a value by its path from the last JSON object or list of a text that has it.
 
     A text is given back as it is, another value as JSON. Text around the object does not matter.
+
+    Source: own; JSON, RFC 8259.
     """
 
     kind: Literal["json"] = "json"

@@ -6,7 +6,10 @@ from posttrain.learning.rewards.extractors.base import Extractor
 
 
 class LastLineAnswer(Extractor):
-    """Take the last line that is not empty."""
+    """Take the last line that is not empty.
+
+    Source: own.
+    """
 
     kind: Literal["last_line"] = "last_line"
 

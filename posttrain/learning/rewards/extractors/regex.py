@@ -9,7 +9,10 @@ from posttrain.learning.rewards.extractors.base import Extractor
 
 
 class RegexAnswer(Extractor):
-    """Take the one group of the last match of a regular expression, or the whole match."""
+    """Take the one group of the last match of a regular expression, or the whole match.
+
+    Source: own; the expressions of Python's `re`.
+    """
 
     kind: Literal["regex"] = "regex"
     pattern: str

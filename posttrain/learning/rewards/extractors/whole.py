@@ -6,7 +6,10 @@ from posttrain.learning.rewards.extractors.base import Extractor
 
 
 class WholeAnswer(Extractor):
-    """Take the whole text, trimmed."""
+    """Take the whole text, trimmed.
+
+    Source: own.
+    """
 
     kind: Literal["whole"] = "whole"
 

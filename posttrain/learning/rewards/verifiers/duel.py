@@ -18,6 +18,8 @@ class DuelVerifier(Verifier):
 
     Every answer is accepted; where one is `best` that alone is, and another one scores what it wins
     on average against the others. Codes: "correct", "not_best", "not_an_answer".
+
+    Source: own; a table of preferences as in Nash learning from human feedback, arXiv 2312.00886.
     """
 
     REFERENCE = False

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 class ExactVerifier(ComparingVerifier):
-    """Accept the final answer that is the reference word by word; upper and lower case differ."""
+    """Accept the final answer that is the reference word by word; upper and lower case differ.
+
+    Source: own, equality of strings.
+    """
 
     kind: Literal["exact"] = "exact"
 

@@ -29,6 +29,8 @@ class ExpressionVerifier(ComparingVerifier):
 
     It is read, and never run as code: 64 characters at most, so that values stay small. Further
     code: "not_an_expression".
+
+    Source: own.
     """
 
     kind: Literal["expression"] = "expression"

@@ -16,6 +16,8 @@ class FormatVerifier(Verifier):
     """Accept a text whose last line, and no other, is `#### ` and an answer.
 
     Further codes: "several_answers", "text_after_answer".
+
+    Source: own, for teachers whose solutions end as GSM8K's do (arXiv 2110.14168).
     """
 
     REFERENCE: ClassVar[bool] = False

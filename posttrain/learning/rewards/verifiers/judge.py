@@ -37,6 +37,8 @@ class JudgeVerifier(Verifier):
     """Let a model behind an endpoint grade the whole text; one answer is graded once in a project.
 
     Further code: "no_grade" (the reply has no grade in it, so the answer is not judged).
+
+    Source: a model as judge, arXiv 2306.05685; the prompt is own.
     """
 
     NEEDS: ClassVar[frozenset[str]] = frozenset({ENDPOINT})

@@ -32,6 +32,8 @@ class NumericVerifier(ComparingVerifier):
 
     Thousands separators, a currency sign, a percent sign, a unit behind the number, a plus sign
     and trailing zeros do not count. Further code: "not_a_number".
+
+    Source: own.
     """
 
     kind: Literal["numeric"] = "numeric"

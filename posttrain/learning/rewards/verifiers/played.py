@@ -9,6 +9,8 @@ class PlayedVerifier(ByPlay):
     """Names problems of worlds, which judge their episodes; a text that nobody played is unjudged.
 
     Codes: `not_played`, and of what was played `correct` and `not_solved`.
+
+    Source: own; each world says its own source.
     """
 
     kind: Literal["played"] = "played"

@@ -51,7 +51,7 @@ class SandboxedGymVerifier(SandboxVerifier):
     an unevaluated `Integral` do not. Further codes: "not_plain" (neither), "timeout", "error".
     """
 
-    SOURCE = "reasoning-gym, score_answer of each generator"
+    SOURCE = "reasoning-gym, arXiv:2505.24760: score_answer of each generator"
 
     kind: Literal["reasoning_gym_sandboxed"] = "reasoning_gym_sandboxed"
     memory_mb: int = Field(4096, ge=64, le=65536)

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class RegexVerifier(ComparingVerifier):
-    """Accept an answer in which a regular expression of Python finds a match."""
+    """Accept an answer in which a regular expression of Python finds a match.
+
+    Source: own; the expressions of Python's `re`.
+    """
 
     REFERENCE: ClassVar[bool] = False
 

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 class Alone(Exchange):
-    """Let every policy learn from what it drew itself: what an exchange is compared with."""
+    """Let every policy learn from what it drew itself: what an exchange is compared with.
+
+    Source: own, what other exchanges are compared with.
+    """
 
     LEAST: ClassVar[int] = 1
 

@@ -10,7 +10,13 @@ from posttrain.learning.rl.hints.base import HintLaw, TriedShare
 
 
 class Fixed(HintLaw):
-    """Give the same share of every solution; a schedule lets it fade."""
+    """Give the same share of every solution; a schedule lets it fade.
+
+    Of a solution y the first `given |y|` tokens, whatever came of earlier tries.
+
+    Source: QuestA, arXiv 2507.13266: half of a solution, later a quarter; foreverlasting1202/QuestA
+    at 0f55909, AReaL/datasets/add_prefix.py (split_prefix). A share that fades by the step is own.
+    """
 
     kind: Literal["fixed"] = "fixed"
     given: float = Field(default=0.5, ge=0.0, le=1.0)

@@ -13,6 +13,8 @@ class Growth(HintLaw):
     """Give nothing first; draw a group again behind a growing hint as long as none of it is right.
 
     What was drawn before stays in the group; `draw.select: last_hint` learns from the last alone.
+
+    `h = 0`, then each of `shares` in its turn while the group before it has no right rollout.
     """
 
     SOURCE = "GHPO, arXiv 2507.10628, section 4: a ratio that is raised while the group fails"

@@ -28,6 +28,8 @@ class ItemResponse(HintLaw):
 
     A group is drawn in rounds; each fits a three-parameter logistic to what the rounds before it
     showed, and to what is recalled of the problem, and solves for the share of the next one.
+
+    `p(h) = c + (1 - c) / (1 + exp(-a (h - b)))`, and h such that `p(h) = target`, at most `most`.
     """
 
     SOURCE = "SEELE, arXiv 2509.06923: multi-round sampling with a three-parameter logistic"

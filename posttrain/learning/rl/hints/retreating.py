@@ -14,6 +14,8 @@ class Retreating(HintLaw):
 
     A curriculum from the end backward: what is left to do is a step longer only where the shorter
     rest is solved often enough.
+
+    `h <- max(0, h - by)` after a group of which at least `solved` is right, from `h = first`.
     """
 
     SOURCE = "reverse curricula, arXiv 1707.05300; warm starts of QWeb, arXiv 1812.09195, section 4"

@@ -10,7 +10,10 @@ from posttrain.learning.rl.hints.base import HintLaw, TriedShare
 
 
 class Scattered(HintLaw):
-    """Draw the share of a group uniformly, anywhere between two ends or from equal parts."""
+    """Draw the share of a group uniformly, anywhere between two ends or from equal parts.
+
+    `h = low + u (high - low)`, u uniform on [0, 1], or on 0, 1/parts, ..., 1.
+    """
 
     SOURCE = "SPARKLE, arXiv 2506.04723: a solution in parts, none to all of which are given"
 

@@ -28,6 +28,9 @@ class Hinted(Producer, Schedulable):
     Solutions come through the stage's port `traces`; a problem without one is answered as it is.
     What is given is read and bears no loss; where the answer goes on from it, both are judged as
     one text. The row of the solution is a parent of the rollout's.
+
+    Source: GHPO, arXiv 2507.10628; SEELE, arXiv 2509.06923. How much is given each law says, with
+    its source.
     """
 
     FOLLOWS: ClassVar[bool] = True

@@ -26,8 +26,10 @@ class Partial(EpisodesProducer):
     log-probability of the policy that drew it. A step learns from the groups in which all episodes
     are over, and as many are begun anew: `problems_per_step` is how many are at work. Where none is
     over, the one that was begun first is played to its end.
-    Partial rollouts of Kimi k1.5 (arXiv 2501.12599, section 2.6.2); with `at_once`, generation that
-    is interrupted and goes on under new weights, as in AReaL (arXiv 2505.24298, section 4.1).
+
+    Source: partial rollouts of Kimi k1.5 (arXiv 2501.12599, section 2.6.2); with `at_once`,
+    generation that is interrupted and goes on under new weights, as in AReaL (arXiv 2505.24298,
+    section 4.1).
     """
 
     kind: Literal["partial"] = "partial"

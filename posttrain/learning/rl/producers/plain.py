@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class Plain(Producer):
-    """Sample a group of answers to every problem, each by the policy alone."""
+    """Sample a group of answers to every problem, each by the policy alone.
+
+    Source: GRPO, arXiv 2402.03300, algorithm 1: a group of answers to each question.
+    """
 
     REPEATS: ClassVar[bool] = True
 

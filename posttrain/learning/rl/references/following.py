@@ -8,7 +8,10 @@ from posttrain.learning.rl.references.base import ReferencePart
 
 
 class Frozen(ReferencePart):
-    """It stays what it was."""
+    """It stays what it was.
+
+    Source: InstructGPT, arXiv 2203.02155, equation 2: the policy that RL began with.
+    """
 
     MOVES: ClassVar[bool] = False
 
@@ -20,9 +23,12 @@ class Frozen(ReferencePart):
 
 
 class AveragedReference(ReferencePart):
-    """It follows as a moving average of the policy's weights."""
+    """It follows as a moving average of the policy's weights.
 
-    SOURCE = "an exponential moving average of the weights, per optimizer update"
+    `θ_ref <- decay θ_ref + (1 - decay) θ`, per optimizer update.
+    """
+
+    SOURCE = "WARP, arXiv 2406.16768: a moving average of the policy anchors the divergence"
 
     kind: Literal["ema"] = "ema"
     decay: float = Field(gt=0.0, lt=1.0)
@@ -34,7 +40,10 @@ class AveragedReference(ReferencePart):
 
 
 class Periodic(ReferencePart):
-    """It is made the policy now and then."""
+    """It is made the policy now and then.
+
+    `θ_ref <- θ` after every `every` optimizer updates.
+    """
 
     SOURCE = "the reference that GRPO renews in every iteration, arXiv 2402.03300, algorithm 1"
 

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 class Every(Selection):
-    """Learn from all rollouts of a group."""
+    """Learn from all rollouts of a group.
+
+    Source: GRPO, arXiv 2402.03300, algorithm 1: the whole group is learned from.
+    """
 
     kind: Literal["every"] = "every"
 

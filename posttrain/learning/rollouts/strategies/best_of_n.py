@@ -10,7 +10,11 @@ if TYPE_CHECKING:
 
 
 class BestOfNStrategy(Strategy):
-    """Takes the best-rewarded of k samples, over all k-subsets of those drawn."""
+    """Takes the best-rewarded of k samples, over all k-subsets of those drawn.
+
+    Source: best-of-n as WebGPT's, arXiv 2112.09332; the mean over all subsets as that of pass@k,
+    arXiv 2107.03374.
+    """
 
     NEEDS: ClassVar[frozenset[str]] = frozenset({"reward_model"})
 

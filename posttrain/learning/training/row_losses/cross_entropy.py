@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 
 class CrossEntropy(RowLoss):
-    """Predict every token of every row: ``-log p``."""
+    """Predict every token of every row: ``-log p``.
+
+    Source: maximum likelihood, as the supervised fine-tuning of InstructGPT, arXiv 2203.02155.
+    """
 
     kind: Literal["cross_entropy"] = "cross_entropy"
 

@@ -16,6 +16,8 @@ class VerifierOracle(PairOracle):
 
     The verifier `duel` knows more than scores: how often each answer is preferred to each other
     one, which may run in a circle.
+
+    Source: own.
     """
 
     kind: Literal["verifier"] = "verifier"

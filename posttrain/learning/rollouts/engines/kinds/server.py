@@ -20,6 +20,8 @@ class ServerEngine(Engine):
 
     For stages whose policy stands still: what is served cannot take over new weights, and a run
     that asks it to is refused. Nothing can check that the weights there are the stage's.
+
+    Source: own client; OpenAI's completions.
     """
 
     kind: Literal["server"] = "server"

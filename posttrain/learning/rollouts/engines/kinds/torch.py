@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class TorchEngine(Engine):
-    """The decode loop of this package, around the very module that is trained."""
+    """The decode loop of this package, around the very module that is trained.
+
+    Source: own.
+    """
 
     SHARES_PROCESS: ClassVar[bool] = True
 
