@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from posttrain.backends.endpoint.config import filled
 from posttrain.learning.rl.exchanges.base import Exchange, ExchangeRound
-from posttrain.learning.rl.exchanges.evolved import answered, wrote
+from posttrain.learning.rl.exchanges.evolved import answers_to, rewritten
 from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class Creator(Exchange):
         found = [informativeness(group) for group in own]
         chosen = self.drawn(found, Random(purpose_seed(at.seed, "evolved")))
         asks = self._asks(draft, chosen, Random(purpose_seed(at.seed, "asks")))
-        written, problems = wrote(creator, draft, asks)
-        new = answered(solver, draft, problems, at)
+        written, problems = rewritten(creator, draft, asks)
+        new = answers_to(solver, draft, problems, at)
         at.measured.update(
             informativeness=fmean(found),
             informativeness_of_chosen=fmean(found[each] for each in chosen),

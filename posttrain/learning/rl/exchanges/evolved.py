@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from posttrain.learning.rl.rollouter import Draft
 
 
-def wrote(
+def rewritten(
     creator: "Member", draft: "Draft", asks: Mapping[int, str]
 ) -> "tuple[list[Group], dict[int, Problem]]":
     """Have problems of a step rewritten.
@@ -46,7 +46,7 @@ def wrote(
     return rows, {place: new[place] for place, fit in zip(new, fits, strict=True) if fit}
 
 
-def answered(
+def answers_to(
     solver: "Member", draft: "Draft", new: "Mapping[int, Problem]", at: ExchangeRound
 ) -> "list[Group]":
     """Have new problems answered, each group paid as one to the new problem.

@@ -49,7 +49,7 @@ def weights_of(members: Sequence[InstructionMember]) -> list[float]:
     return [usual if each.weight is None else each.weight for each in members]
 
 
-def shares_of(members: Sequence[InstructionMember], temperature: float) -> list[float]:
+def draw_shares(members: Sequence[InstructionMember], temperature: float) -> list[float]:
     """Compute the probability with which each member is drawn: softmax(w / temperature).
 
     Args:

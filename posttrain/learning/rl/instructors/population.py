@@ -16,8 +16,8 @@ from posttrain.learning.rl.instructors.base import (
 )
 from posttrain.learning.rl.instructors.members import (
     InstructionMember,
+    draw_shares,
     ranked,
-    shares_of,
     weights_of,
 )
 from posttrain.stage.seeds import purpose_seed
@@ -86,8 +86,8 @@ class InstructionPopulation(InstructionStream):
     """Of the run."""
 
     def shares(self) -> list[float]:
-        """The probability of each member; see `shares_of`."""
-        return shares_of(self.members, self.config.temperature)
+        """The probability of each member; see `draw_shares`."""
+        return draw_shares(self.members, self.config.temperature)
 
     def choose(self, problems: Sequence[str], *, step: int) -> Sequence[str]:
         """Draw by `shares`; see `InstructionStream.choose`."""
