@@ -17,7 +17,7 @@ POLICY_ROLE = "policy"
 """As the environments call the role that is trained."""
 
 
-class ScriptedEpisode(Protocol):
+class EpisodeOfScript(Protocol):
     """What is looked at of an episode that a script played."""
 
     @property
@@ -56,7 +56,7 @@ class Poses(Protocol):
 
     def demonstrate_all(
         self, problems: "Sequence[Problem]", draws: Sequence[Random], *, error_rate: float
-    ) -> Sequence[ScriptedEpisode]:
+    ) -> Sequence[EpisodeOfScript]:
         """Play an episode of each."""
 
 
@@ -149,7 +149,7 @@ def guided(
 
 
 def _solution(
-    problem: "Problem", said: Sequence[tuple[str, str]], who: str, played: ScriptedEpisode
+    problem: "Problem", said: Sequence[tuple[str, str]], who: str, played: EpisodeOfScript
 ) -> Solution:
     """An episode in the eyes of a role, which may have read something in place of the prompt."""
     (author, first), *after = said
