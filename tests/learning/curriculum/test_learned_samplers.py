@@ -13,7 +13,7 @@ from posttrain.learning.curriculum.base import GroupResult, ProblemPool
 from posttrain.learning.curriculum.designed import Designed, DesignedStream, distances, score
 from posttrain.learning.curriculum.registry import PROBLEM_SAMPLERS
 from posttrain.learning.curriculum.start import start_sampler
-from posttrain.learning.maths.mixtures import best_mixture, fit_mixture
+from posttrain.learning.maths.mixtures import GaussianMixture, best_mixture, fit_mixture
 from posttrain.stage.errors import UserError
 
 LEVELS, PER_LEVEL = 4, 6
@@ -152,6 +152,15 @@ def test_a_mixture_leads_to_where_the_progress_is():
         stream.observe([result(level * PER_LEVEL, (swing,) if level == 2 else (0.0,))])
     drawn = [p // PER_LEVEL for step in range(100) for p in stream.draw(4, seed=0, step=step)]
     assert drawn.count(2) > 300
+
+
+def test_a_point_of_a_gaussian_has_its_mean_and_covariance():
+    # The covariance [4 2; 2 2] is the square of [2 0; 1 1]: (1, 2) + (2 * 1, 1 * 1 + 1 * -1).
+    means_KD = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
+    covariances_KDD = torch.tensor([[[1.0, 0], [0, 1]], [[4.0, 2], [2, 2]]], dtype=torch.float64)
+    mixture = GaussianMixture(torch.tensor([0.5, 0.5]), means_KD, covariances_KDD, 0.0)
+    noise_D = torch.tensor([1.0, -1.0], dtype=torch.float64)
+    assert mixture.point(1, noise_D).tolist() == [3.0, 2.0]
 
 
 def test_mixtures_are_found_without_chance():
