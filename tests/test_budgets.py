@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from posttrain.pipeline.slots import SLOTS, find_slot
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("posttrain", "tasks", "flows")
 
 MAX_ROOMS, MAX_ARROWS = 16, 55
 MAX_CLASS_LINES, MAX_CLASS_METHODS, MAX_FAN_OUT = 180, 15, 15
+MAX_BLOCK_LINES = 120
 BRITISH = (
     "optimise", "optimisa", "optimisi", "normalis", "tokenis", "regularis", "parameteris",
     "serialis", "initialis", "summaris", "quantis", "sensitis",
@@ -24,8 +27,19 @@ BRITISH = (
     "practise", "judgement", "analyse", "analysing",
 )  # fmt: skip
 
-# What was over a budget when the budgets were set, and still is: nothing. No entry may be added.
-KNOWN: dict[str, set[str]] = {}
+# What was over a budget when the budgets were set, and still is: worlds, and adapters to libraries
+# and servers of environments. No entry may be added.
+KNOWN: dict[str, set[str]] = {
+    "block lines": {
+        f"posttrain.learning.episodes.{name}"
+        for name in (
+            "environments.openenv", "worlds.delegation", "worlds.doors", "worlds.facts",
+            "worlds.household", "worlds.kuhn", "worlds.minigrid", "worlds.miniwob", "worlds.relay",
+            "worlds.repair", "worlds.search", "worlds.shop", "worlds.sql", "worlds.textarena",
+            "worlds.textworld", "worlds.tictactoe", "worlds.verifiers",
+        )
+    },
+}  # fmt: skip
 
 # Names that several modules give to a function or a constant, and why. None may be added.
 CUSTOMARY = {
@@ -169,6 +183,20 @@ def over_class_lines():
     return {node.name for m, node in classes() if code_lines(texts[m], node) > MAX_CLASS_LINES}
 
 
+@cache
+def blocks():
+    """The modules in which the parts stand that ship, as the registries of the slots say."""
+    return {part.__module__ for name in SLOTS for part in find_slot(name).parts.values()}
+
+
+def over_block_lines():
+    return {
+        module
+        for module in blocks()
+        if code_lines(modules()[module].read_text(), parsed(module)) > MAX_BLOCK_LINES
+    }
+
+
 def over_class_methods():
     def methods(node):
         return [n for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -254,6 +282,7 @@ def circles_of_files():
 
 
 BUDGETS = {
+    "block lines": over_block_lines,
     "class lines": over_class_lines,
     "class methods": over_class_methods,
     "fan-out": over_fan_out,
@@ -283,6 +312,12 @@ def test_rooms_import_each_other_in_no_circle():
 
 def test_files_import_each_other_in_no_circle():
     assert over("circles of files") == []
+
+
+def test_a_block_is_a_short_file():
+    # Every slot has blocks of its own, and those of several slots may share a file.
+    assert len(blocks()) > len(SLOTS)
+    assert over("block lines") == []
 
 
 def test_a_class_has_few_lines_of_code():

@@ -1,6 +1,7 @@
 """The examples of plug-ins that the documents show: one of every kind, and short."""
 
 import ast
+import runpy
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,16 @@ def test_an_example_is_short_and_offers_one_part(slot):
         if isinstance(node, ast.Assign) and node.targets[0].id == "PARTS"
     ]
     assert [key.value for key in parts.keys] == [slot]
+
+
+def test_a_problem_sampler_is_tried_on_a_simulated_student(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(FOLDER)
+    runpy.run_path(str(FOLDER.parent / "taught.py"))
+    # 12 problems of 80 steps are each of the 240 four times, of which 60 can be learned. Of skill 0
+    # levels 0, 1 and 2 are solved by chances of 1 / (1 + exp(2 level)): 0.5, 0.119 and 0.018.
+    said = capsys.readouterr().out.splitlines()[1]
+    assert said.startswith("least_drawn: 25% can be learned, solves 0.21, ")
+    assert 0.21 < float(said.rpartition(" ")[2]) < 1.0
 
 
 def test_the_document_shows_these_very_examples():

@@ -150,6 +150,13 @@ def more(slot: str) -> str:
             f"\n{code(stub(part.AlgorithmPart))}\n"
             f"In `NEEDS` they name what the learner is to compute for them:\n\n{needs}\n"
         )
+    if slot == "problem_sampler":
+        said = (
+            "What it does for a learner a simulated student tells in seconds, whose skill is known:"
+            " how much of the practice is where something can be learned, and what the student"
+            " solves in the end. Beside `my_problem_sampler.py`, `taught.py`:"
+        )
+        return f"\n{said}\n\n{code((Path(__file__).parent / 'taught.py').read_text())}"
     if slot == "verifier":
         comparing = importlib.import_module("posttrain.learning.rewards.verifiers.comparing")
         said = (

@@ -307,9 +307,9 @@ def test_problems_are_rewritten_also_where_none_tells_anything(inputs, tmp_path)
 
 
 def test_a_step_may_have_no_problem_that_can_be_posed(inputs, tmp_path, monkeypatch):
-    from posttrain.learning.rl.exchanges import creator
+    from posttrain.learning.rl.exchanges import evolved
 
-    monkeypatch.setattr(creator, "leaves_room", lambda _prompt, _length: False)
+    monkeypatch.setattr(evolved, "leaves_room", lambda _prompt, _length: False)
     _, outputs = coevolved(inputs, tmp_path, EXCHANGES["creator"], steps=1)
     curve = read_table(outputs["curve"], CURVE)
     assert curve.filter(metric="rl/exchange_new")["value"].to_list() == [0.0]

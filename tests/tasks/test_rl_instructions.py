@@ -23,6 +23,7 @@ from posttrain.learning.rl.generation import Generation
 from posttrain.learning.rl.generations import Queue
 from posttrain.learning.rl.instructed import Instructed
 from posttrain.learning.rl.instructors.base import InstructedAttempts, InstructorBench
+from posttrain.learning.rl.instructors.members import weights_of
 from posttrain.learning.rl.instructors.population import PopulationInstructor
 from posttrain.learning.rl.producers.base import Production
 from posttrain.learning.rl.replay import replay
@@ -79,11 +80,11 @@ def test_an_instruction_is_credited_with_what_its_rollouts_earned():
     assert stream.shares() == pytest.approx([1 / 3] * 3)
     # Two groups of one instruction count by their rollouts: (1 + 0 + 0 + 0.2) / 4.
     stream.observe([attempts("a", [1, 0, None]), attempts("a", [0, 0.2]), attempts("b", [0.5])])
-    assert stream.weights() == pytest.approx([0.3, 0.5, 0.4])
+    assert weights_of(stream.members) == pytest.approx([0.3, 0.5, 0.4])
     powers = [math.exp(each) for each in (1.5, 2.5, 2.0)]
     assert stream.shares() == pytest.approx([each / sum(powers) for each in powers])
     stream.observe([attempts("a", [0.7]), attempts("b", [None])])
-    assert stream.weights() == pytest.approx([0.3 + 0.25 * 0.4, 0.5, 0.45])
+    assert weights_of(stream.members) == pytest.approx([0.3 + 0.25 * 0.4, 0.5, 0.45])
     drawn = [stream.choose([str(n)], step=5)[0] for n in range(3000)]
     shares = dict(zip("abc", stream.shares(), strict=True))
     for text, share in shares.items():
@@ -115,13 +116,13 @@ def test_those_that_earn_least_go_and_the_best_of_the_new_ones_come():
     assert [each.text for each in stream.members] == ["c", "a", "f", "g"]
     assert [each.parent for each in stream.members] == ["", "", "a", "c"]
     assert [each.born for each in stream.members] == [0, 0, 2, 2]
-    assert stream.weights() == pytest.approx([2 / 3, 0.55, 1.0, 0.3])
+    assert weights_of(stream.members) == pytest.approx([2 / 3, 0.55, 1.0, 0.3])
     # What is there, or was written before, or is nothing, is not tried; all on the same problems.
     assert [each[0] for each in tried] == ["e", "f", "g", "too long"]
     assert len({each[1:] for each in tried}) == 1
     assert stream.best() == "f"
     assert stream.metrics()["tries"] == 5
-    asked = stream.author.asked
+    asked = stream.writer.author.asked
     # c is asked about its own failure first, then about the latest of others; never about a solved.
     assert [asked[0].index("third") < asked[0].index("second"), "first" in asked[0]] == [
         True,

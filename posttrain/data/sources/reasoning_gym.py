@@ -1,9 +1,7 @@
 """Problems of the reasoning-gym library, at graded difficulty."""
 
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -11,26 +9,18 @@ from pydantic import Field, model_validator
 
 from posttrain.data.gym_generators import SANDBOXED, SEVERAL_LINES, STATES_NO_ANSWER
 from posttrain.data.sources.base import Source, SourceRequest, SourceRows
+from posttrain.data.sources.graded import even_shares, refuse_half_graded
+from posttrain.data.sources.gym_entries import fresh_entries, prompt_of, refuse_options
 from posttrain.data.teachers.base import Teacher
-from posttrain.stage.errors import UserError, first_line, nearest
+from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import stable_seed
 from posttrain.stage.slots import InSlot, Part
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
 
-# Distinct prompts run out at the easy end: after this many draws a level gives what it has.
-_DRAWS_PER_PROBLEM = 3
-
 # What stands behind the last marker, however many lines it has.
 _TO_THE_END = {"kind": "regex", "pattern": r"(?sm)^####\s*((?:(?!^####).)+)"}
-
-# A small model needs no instructions for an answer format that its traces show it.
-_PROMPTS: Mapping[str, Callable[[str], str]] = {
-    "countdown": lambda question: question.split("\n")[0],
-    "number_sorting": lambda question: question.split("\n")[0],
-    "leg_counting": lambda question: question.split("\n")[-1],
-}
 
 
 class ReasoningGymSource(Source):
@@ -70,11 +60,7 @@ class ReasoningGymSource(Source):
 
     @model_validator(mode="after")
     def _levels_grade_something(self) -> Self:
-        if bool(self.levels) != bool(self.graded):
-            raise ValueError(
-                f"'{self.name}' needs both levels and graded, the options that take a level's"
-                " value, or neither"
-            )
+        refuse_half_graded(self.name, self.levels, self.graded, what="options")
         return self
 
     def remark(self, teacher: Teacher) -> str:
@@ -97,20 +83,7 @@ class ReasoningGymSource(Source):
 
     def check(self) -> None:
         """Refuse a generator that the library does not know; see `Source.check`."""
-        from reasoning_gym.factory import DATASETS
-
-        if self.name not in DATASETS:
-            raise UserError(
-                f"reasoning-gym has no generator '{self.name}'{nearest(self.name, DATASETS)}"
-            )
-        own = next((each for each in ("size", "seed") if each in self._options()[0]), None)
-        if own is not None:
-            raise UserError(f"options of '{self.name}': the stage sets its {own}; leave it out")
-        _, options_of = DATASETS[self.name]
-        for options in self._options():
-            with _sentence_of_options(self.name):
-                # Two generators of the library check nothing, and have no method for it.
-                getattr(options_of(**options), "validate", lambda: None)()
+        refuse_options(self.name, self._options())
 
     def _options(self) -> list[dict[str, Any]]:
         """Options of the generator by level, easy to hard; without levels once."""
@@ -132,14 +105,11 @@ class ReasoningGymSource(Source):
     ) -> "list[Problem]":
         """Draw problems whose prompts are not in `seen`, and add them there."""
         levels = self._options()
-        shares = [
-            num_problems * (i + 1) // len(levels) - num_problems * i // len(levels)
-            for i in range(len(levels))
-        ]
+        shares = even_shares(num_problems, len(levels))
         problems = []
         for difficulty, (options, share) in enumerate(zip(levels, shares, strict=True), start=1):
             draw_seed = stable_seed(request.seed, self.name, split, str(difficulty))
-            fresh = _fresh(self.name, options, share, seed=draw_seed, seen=seen)
+            fresh = fresh_entries(self.name, options, share, seed=draw_seed, seen=seen)
             problems += [self._problem(entry, difficulty, request) for entry in fresh]
         if not problems:
             raise UserError(
@@ -156,46 +126,10 @@ class ReasoningGymSource(Source):
         parameters = json.loads(request.metadata_of(self.verifier))
         return Problem(
             source=self.name,
-            prompt=_prompt(self.name, entry["question"]),
+            prompt=prompt_of(self.name, entry["question"]),
             answer=str(entry["answer"]),
             difficulty=difficulty,
             verifier=self.verifier.kind,
             # In the library's own order: a teacher works in the order in which the prompt tells.
             metadata=json.dumps({**entry["metadata"], **parameters}, default=str),
         )
-
-
-def _fresh(
-    name: str, options: Mapping[str, Any], wanted: int, *, seed: int, seen: set[str]
-) -> Iterator[Mapping[str, Any]]:
-    import reasoning_gym
-
-    size = max(1, wanted * _DRAWS_PER_PROBLEM)
-    with _sentence_of_options(name):
-        drawn = reasoning_gym.create_dataset(name, size=size, seed=seed, **options)
-    found = 0
-    for index in range(size):
-        if found == wanted:
-            return
-        entry = drawn[index]
-        prompt = _prompt(name, entry["question"])
-        if prompt not in seen:
-            seen.add(prompt)
-            found += 1
-            yield entry
-
-
-@contextmanager
-def _sentence_of_options(name: str) -> Iterator[None]:
-    """Say what the library finds wrong with the options of a generator."""
-    try:
-        yield
-    except (TypeError, AssertionError, ValueError) as error:
-        said = first_line(error).removeprefix(f"{type(error).__name__}: ")
-        said = re.sub(r"^\w+\.__init__\(\) got", "the generator got", said)
-        raise UserError(f"options of '{name}': {said}") from None
-
-
-def _prompt(name: str, question: str) -> str:
-    shorten = _PROMPTS.get(name)
-    return (shorten(question.strip()) if shorten else question).strip()

@@ -1,17 +1,21 @@
 """Problems that a world poses, with episodes that a script played as their solutions."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
-from posttrain.data.contexts import PromptContext, turn_of
-from posttrain.data.plans import plan_of, told_behind
 from posttrain.data.sources.base import Source, SourceRequest, SourceRows
-from posttrain.data.teachers.base import Solution
+from posttrain.data.sources.graded import even_shares, refuse_half_graded
+from posttrain.data.sources.scripted import (
+    POLICY_ROLE,
+    Poses,
+    demonstrated,
+    guided,
+    refuse_unplayable,
+)
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import canonical_json
 from posttrain.stage.seeds import stable_seed
@@ -21,54 +25,8 @@ from posttrain.stage.steady import SteadyFields
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
 
-# As the environments call the role that is trained.
-_POLICY = "policy"
-
 # Distinct problems run out in a small world: after this many draws a level gives what it has.
 _DRAWS_PER_PROBLEM = 20
-
-
-class _Played(Protocol):
-    """What is looked at of an episode that a script played."""
-
-    @property
-    def said(self) -> Sequence[tuple[str, str]]:
-        """Who said what in the policy's eyes; it is `assistant`."""
-
-    @property
-    def score(self) -> float:
-        """What it earned."""
-
-    @property
-    def read(self) -> tuple[str, ...]:
-        """Ids of the rows that were shown in it."""
-
-    @property
-    def others(self) -> Mapping[str, Sequence[tuple[str, str]]]:
-        """The same in the eyes of each other role."""
-
-
-class _Poses(Protocol):
-    """What is asked of a world, whose room is above this one."""
-
-    kind: str
-
-    def posed(self, draw: Random) -> tuple[str, Mapping[str, Any]]:
-        """Give a prompt, and what there is."""
-
-    def has_script(self) -> bool:
-        """Tell whether it can play for traces."""
-
-    def roles_asked(self) -> frozenset[str]:
-        """Name its roles beside the policy."""
-
-    def declared_role(self, name: str) -> str | None:
-        """Say which of its roles goes by a name."""
-
-    def demonstrate_all(
-        self, problems: "Sequence[Problem]", draws: Sequence[Random], *, error_rate: float
-    ) -> "Sequence[_Played]":
-        """Play an episode of each."""
 
 
 class WorldSource(Source, SteadyFields):
@@ -98,7 +56,7 @@ class WorldSource(Source, SteadyFields):
     guided: float = Field(default=0.0, ge=0.0, le=1.0)
     """Share of the problems of which one more episode is played, without an error, whose first
     moves are told as a plan behind its prompt: who learns from them can follow guidance."""
-    traced: tuple[str, ...] = (_POLICY,)
+    traced: tuple[str, ...] = (POLICY_ROLE,)
     """Roles whose turns become traces, each as the answers of who plays it: with `engine` of the
     world `search` beside `policy`, a model learns to be the search engine too."""
 
@@ -113,29 +71,8 @@ class WorldSource(Source, SteadyFields):
 
     @model_validator(mode="after")
     def _is_graded(self) -> Self:
-        if bool(self.levels) != bool(self.graded):
-            raise ValueError(
-                f"'{self.name}' needs both levels and graded, the settings that take a level's"
-                " value, or neither"
-            )
-        if not hasattr(self.world, "pose"):
-            raise ValueError(
-                f"environment '{self.world.kind}' poses no problems of its own; take one that"
-                " `posttrain env list` shows as a world, or bring problems and let"
-                " rl.producer name the environment"
-            )
-        known = (_POLICY, *sorted(cast("_Poses", self.world).roles_asked()))
-        for role in self.traced:
-            if cast("_Poses", self.world).declared_role(role) is None:
-                raise ValueError(
-                    f"traced: world '{self.world.kind}' has no role {role}; it has"
-                    f" {', '.join(known)}"
-                )
-        if self.demonstrations and not cast("_Poses", self.world).has_script():
-            raise ValueError(
-                f"no script plays world '{self.world.kind}' with these settings, so there are no"
-                " traces of it; set demonstrations: 0"
-            )
+        refuse_half_graded(self.name, self.levels, self.graded, what="settings")
+        refuse_unplayable(self.world, self.traced, scripted=self.demonstrations > 0)
         return self
 
     def poses(self) -> tuple[Part, ...]:
@@ -157,9 +94,22 @@ class WorldSource(Source, SteadyFields):
                 f" {len(heldout)} are held out; enlarge its world, let its facts hold more of what"
                 " happens in an episode, or lower num_heldout"
             )
+
+        def chance(what: str, *of: str) -> Random:
+            return Random(stable_seed(request.seed, self.name, what, *of))
+
+        world, lots = cast("Poses", self.world), chance("guided")
+        chosen = [each for each in train if lots.random() < self.guided]
         solutions = [
-            *self._demonstrated(train, request.seed),
-            *self._guided(train, request.seed),
+            *demonstrated(
+                world,
+                train,
+                [chance("script", each.id) for each in train],
+                number=self.demonstrations,
+                error_rate=self.error_rate,
+                roles=self.traced,
+            ),
+            *guided(world, chosen, [chance("plan", each.id) for each in chosen]),
         ]
         return SourceRows(train, heldout, solutions)
 
@@ -195,13 +145,13 @@ class WorldSource(Source, SteadyFields):
     ) -> "Iterator[Problem]":
         """Pose problems that are not in `seen`, and add them there."""
         worlds = self._worlds()
-        for place, part in enumerate(worlds):
-            share = number * (place + 1) // len(worlds) - number * place // len(worlds)
-            draw = Random(stable_seed(request.seed, self.name, split, str(place + 1)))
+        shares = even_shares(number, len(worlds))
+        for level, (part, share) in enumerate(zip(worlds, shares, strict=True), start=1):
+            draw = Random(stable_seed(request.seed, self.name, split, str(level)))
             for _ in range(share * _DRAWS_PER_PROBLEM):
                 if not share:
                     break
-                posed = self._problem(part, draw, place + 1)
+                posed = self._problem(part, draw, level)
                 if (key := f"{posed.prompt}\n{posed.answer}") in seen:
                     continue
                 seen.add(key)
@@ -213,7 +163,7 @@ class WorldSource(Source, SteadyFields):
     ) -> "Problem":
         from posttrain.data.schemas import Problem
 
-        world = cast("_Poses", part)
+        world = cast("Poses", part)
         prompt, facts = world.posed(draw)
         return Problem(
             source=self.name,
@@ -224,43 +174,3 @@ class WorldSource(Source, SteadyFields):
             metadata=json.dumps({world.kind: facts}),
             parents=parents,
         )
-
-    def _demonstrated(self, problems: "Sequence[Problem]", seed: int) -> Iterator[Solution]:
-        world = cast("_Poses", self.world)
-        who = f"script:{self.error_rate:g}"
-        draws = [Random(stable_seed(seed, self.name, "script", each.id)) for each in problems]
-        rounds = [
-            world.demonstrate_all(problems, draws, error_rate=self.error_rate)
-            for _ in range(self.demonstrations)
-        ]
-        for problem, *episodes in zip(problems, *rounds, strict=True):
-            for played in episodes:
-                views = {_POLICY: played.said, **played.others}
-                for role in self.traced:
-                    if role in views:
-                        yield _solution(problem, views[role], who, played)
-
-    def _guided(self, problems: "Sequence[Problem]", seed: int) -> Iterator[Solution]:
-        """Episodes in which the script does what it is told."""
-        world, lots = cast("_Poses", self.world), Random(stable_seed(seed, self.name, "guided"))
-        chosen = [each for each in problems if lots.random() < self.guided]
-        draws = [Random(stable_seed(seed, self.name, "plan", each.id)) for each in chosen]
-        played = world.demonstrate_all(chosen, draws, error_rate=0.0) if chosen else []
-        for problem, episode in zip(chosen, played, strict=True):
-            if plan := plan_of(episode.said):
-                context = PromptContext.read(problem.context)
-                told = context.model_copy(update={"after": told_behind(context.after, plan)})
-                asked = replace(problem, context=told.written(), parents=(problem.id,))
-                yield _solution(asked, episode.said, "script:guided", episode)
-
-
-def _solution(
-    problem: "Problem", said: Sequence[tuple[str, str]], who: str, played: _Played
-) -> Solution:
-    """An episode in the eyes of a role, which may have read something in place of the prompt."""
-    (author, first), *after = said
-    if author != "assistant":
-        problem, said = replace(problem, prompt=first, parents=(problem.id,)), after
-    *between, (_, last) = said
-    turns = tuple(turn_of(author, text) for author, text in between)
-    return Solution(problem, last, who, between=turns, read=played.read, score=played.score)

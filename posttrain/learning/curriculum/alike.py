@@ -82,3 +82,24 @@ def coordinates(pool: ProblemPool) -> "Tensor":
         return hard_P1
     own_P = torch.tensor([names[name] for name in sources])
     return torch.cat([hard_P1, torch.nn.functional.one_hot(own_P).double()], dim=1)
+
+
+def nearest_latest(points_PD: "Tensor", problem: int, age_P: "Tensor") -> int | None:
+    """Find the problem that was practiced on nearest to one.
+
+    Args:
+        points_PD: Where the problems lie, as `coordinates` places them.
+        problem: The one.
+        age_P: Number of the last practice on each; below 0 where there was none.
+
+    Returns:
+        Its place, which may be that of the one itself; of equally near ones that of the last
+        practice. None where nothing was practiced on.
+
+    """
+    known_N = (age_P >= 0).nonzero().flatten()
+    if not len(known_N):
+        return None
+    away_N = (points_PD[known_N] - points_PD[problem]).norm(dim=1)
+    alike_N = known_N[away_N <= float(away_N.min()) + 1e-9]
+    return int(alike_N[age_P[alike_N].argmax()])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from posttrain.learning.curriculum.alike import coordinates
+from posttrain.learning.curriculum.alike import coordinates, nearest_latest
 from posttrain.learning.curriculum.base import (
     GroupResult,
     ProblemPool,
@@ -112,10 +112,8 @@ class AlpGmmStream(ProblemStream):
         if not sum(progress):
             progress = [1.0] * len(progress)
         (at,) = chance.choices(range(len(progress)), progress)
-        lower_DD = torch.linalg.cholesky(mixture.covariances_KDD[at])
-        noise_D = torch.tensor([chance.gauss(0.0, 1.0) for _ in lower_DD], dtype=torch.float64)
-        point_D: Tensor = mixture.means_KD[at] + lower_DD @ noise_D
-        return point_D[:-1]
+        noise = [chance.gauss(0.0, 1.0) for _ in mixture.means_KD[at]]
+        return mixture.point(at, torch.tensor(noise, dtype=torch.float64))[:-1]
 
     def observe(self, results: Sequence[GroupResult]) -> None:
         """Compare each group with the nearest earlier one; see `ProblemStream.observe`."""
@@ -124,7 +122,7 @@ class AlpGmmStream(ProblemStream):
             if not judged:
                 continue
             now = sum(judged) / len(judged)
-            earlier = self._nearest(result.problem)
+            earlier = nearest_latest(self.points_PD, result.problem, self.age_P)
             if earlier is not None:
                 progress = abs(now - float(self.reward_P[earlier]))
                 self.recent = [*self.recent, (result.problem, progress)][-self.config.window :]
@@ -132,15 +130,6 @@ class AlpGmmStream(ProblemStream):
             self.heard += 1
             if self.heard % self.config.window == 0:
                 self._fit(self.recent)
-
-    def _nearest(self, problem: int) -> int | None:
-        """The problem that was practiced on nearest to one; of equals the one practiced on last."""
-        known_P = (self.age_P >= 0).nonzero().flatten()
-        if not len(known_P):
-            return None
-        away_P = (self.points_PD[known_P] - self.points_PD[problem]).norm(dim=1)
-        alike_P = known_P[away_P <= float(away_P.min()) + 1e-9]
-        return int(alike_P[self.age_P[alike_P].argmax()])
 
     def _fit(self, pairs: Sequence[tuple[int, float]]) -> None:
         import torch

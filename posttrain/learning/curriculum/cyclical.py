@@ -2,17 +2,17 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from math import ceil
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from posttrain.data.swing import SwingConfig
 from posttrain.learning.curriculum.base import ProblemPool, ProblemSampler, StepCount
 from posttrain.learning.curriculum.uniform import UniformStream
-from posttrain.learning.maths.swing import swinging
 from posttrain.stage.errors import UserError
 
 
-class Cyclical(ProblemSampler):
+class Cyclical(SwingConfig, ProblemSampler):
     """Draw alike from the easiest share of the problems, which grows to all and shrinks, in turns.
 
     How easy a problem is was said or measured beforehand: its difficulty, or its solve rate in the
@@ -33,18 +33,6 @@ class Cyclical(ProblemSampler):
     """What says how easy a problem is."""
     steps: int = Field(default=10, ge=1)
     """Steps before the share changes."""
-    least: float = Field(default=0.25, gt=0.0, le=1.0)
-    """The first share, and the smallest one."""
-    most: float = Field(default=1.0, gt=0.0, le=1.0)
-    """The largest share."""
-    factor: float = Field(default=0.5, gt=0.0, lt=1.0)
-    """What a shrinking share is of the one before; a growing one is that many times more."""
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if self.least > self.most:
-            raise ValueError(f"least {self.least} is above most {self.most}; swap them")
-        return self
 
     def start(self, pool: ProblemPool) -> "CyclicalStream":
         """Put the problems in order.
@@ -87,8 +75,7 @@ class Cyclical(ProblemSampler):
             A number from `least` to `most`, which are both met.
 
         """
-        number = step // self.steps
-        return swinging(number, least=self.least, most=self.most, factor=self.factor)
+        return self.share_of(step // self.steps)
 
 
 class CyclicalStream(StepCount, UniformStream):

@@ -1,4 +1,8 @@
-"""Simulated students: what a problem sampler does for a learner whose skill is known."""
+"""Simulated students: what a problem sampler does for a learner whose skill is known.
+
+A tool for whoever writes a sampler: seconds tell whether it finds what can be learned, where a
+model's training would take minutes and be noisy. docs/extending.md shows it at work.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,7 +10,15 @@ from dataclasses import dataclass, field
 from random import Random
 from statistics import fmean, pstdev
 
-from posttrain.learning.curriculum.base import GroupResult, ProblemStream
+from posttrain.learning.curriculum.base import (
+    GroupResult,
+    ProblemPool,
+    ProblemSampler,
+    ProblemStream,
+)
+
+PER_LEVEL = 20
+"""Problems of each level of a course."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +124,51 @@ def teach(
         drawn.append(tuple(chosen))
         measured.append(stream.metrics())
     return Course(tuple(rates), tuple(frontier), tuple(drawn), tuple(measured))
+
+
+def course_of(
+    sampler: ProblemSampler,
+    *,
+    levels: int = 8,
+    learnable: int | None = None,
+    steps: int = 80,
+    per_step: int = 12,
+) -> Course:
+    """Teach a student whose skill begins at level 0, on 20 problems of each of some levels.
+
+    Their difficulties are their levels, 0 for the easiest, and solve rates of 8 attempts before the
+    first step are connected.
+
+    Args:
+        sampler: Chooses the problems.
+        levels: How many there are.
+        learnable: So many of the easiest can be learned, and nobody ever solves the others; None
+            for all.
+        steps: Steps of practice.
+        per_step: Problems of a step.
+
+    Returns:
+        How it went.
+
+    """
+    import polars as pl
+
+    from posttrain.data.schemas import Problem, problems_table, with_row_ids
+    from posttrain.learning.curriculum.start import start_sampler
+
+    known = levels if learnable is None else learnable
+    places = [(level, n) for level in range(levels) for n in range(PER_LEVEL)]
+    tasks = [StudentTask(float(level), "sums", learnable=level < known) for level, _ in places]
+    made = [Problem("sums", f"{level} {n} =", "1", level, "exact") for level, n in places]
+    table = with_row_ids(problems_table(made), ("source", "prompt", "answer", "verifier"))
+    student = Student(rate=0.01)
+    solved = [round(8 * student.chance(task)) for task in tasks]
+    rates = pl.DataFrame(
+        {"problem_id": table["id"], "solved": solved, "attempts": 8, "policy": "student"}
+    )
+    pool = ProblemPool(table, rates, policy="student")
+    stream = start_sampler(sampler, pool, count=per_step)
+    return teach(stream, tasks, student, steps=steps, per_step=per_step)
 
 
 def _mean(student: Student, tasks: Sequence[StudentTask]) -> float:

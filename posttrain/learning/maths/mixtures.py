@@ -25,6 +25,21 @@ class GaussianMixture:
         free = number * (size + size * (size + 1) / 2) + number - 1
         return 2 * free - 2 * self.log_likelihood
 
+    def point(self, place: int, noise_D: Tensor) -> Tensor:
+        """Bring standard normal noise to the mean and the covariance of a Gaussian.
+
+        Args:
+            place: Of the Gaussian.
+            noise_D: As many numbers as there are dimensions, float64.
+
+        Returns:
+            The point, ``[D]``.
+
+        """
+        lower_DD = torch.linalg.cholesky(self.covariances_KDD[place])
+        point_D: Tensor = self.means_KD[place] + lower_DD @ noise_D
+        return point_D
+
 
 def spread_out(points_ND: Tensor, number: int) -> Tensor:
     """Choose points that lie far apart: the one nearest the middle, then ever the farthest.

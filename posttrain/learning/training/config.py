@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.learning.maths.swing import swinging
+from posttrain.data.swing import SwingConfig
 from posttrain.learning.models.attention import Attention
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.metrics import HELDOUT, STEP, check_metric
@@ -66,39 +66,6 @@ class LearnerConfig(StageConfig):
     """Save an exponential moving average of the weights with this decay per step."""
     early_stop: EarlyStopConfig | None = None
     """Stop by the loss on held-out rows."""
-
-
-class SwingConfig(StageConfig):
-    """A share that grows from pass to pass, and shrinks again, over and over."""
-
-    least: float = Field(default=0.25, gt=0.0, le=1.0)
-    """Share of the first pass, and of the smallest ones."""
-    most: float = Field(default=1.0, gt=0.0, le=1.0)
-    """Share of the largest passes."""
-    factor: float = Field(default=0.5, gt=0.0, lt=1.0)
-    """What a shrinking pass takes of the one before it; a growing one takes that many times more.
-    """
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if self.least > self.most:
-            raise ValueError(f"least {self.least} is above most {self.most}; swap them")
-        return self
-
-    def share_of(self, number: int) -> float:
-        """Compute the share of a pass.
-
-        >>> [SwingConfig().share_of(number) for number in range(6)]
-        [0.25, 0.5, 1.0, 0.5, 0.25, 0.5]
-
-        Args:
-            number: Of the pass, from 0.
-
-        Returns:
-            A number from `least` to `most`, which are both met.
-
-        """
-        return swinging(number, least=self.least, most=self.most, factor=self.factor)
 
 
 class PaceConfig(Schedulable):

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from posttrain.data.schemas import Problem, problems_table, with_row_ids
-from posttrain.learning.curriculum.alike import clusters_of
+from posttrain.data.swing import SwingConfig
+from posttrain.learning.curriculum.alike import clusters_of, nearest_latest
 from posttrain.learning.curriculum.base import GroupResult, ProblemPool
 from posttrain.learning.curriculum.designed import Designed, DesignedStream, distances, score
 from posttrain.learning.curriculum.registry import PROBLEM_SAMPLERS
 from posttrain.learning.curriculum.start import start_sampler
-from posttrain.learning.maths.mixtures import best_mixture, fit_mixture
-from posttrain.learning.training.config import SwingConfig
+from posttrain.learning.maths.mixtures import GaussianMixture, best_mixture, fit_mixture
 from posttrain.stage.errors import UserError
 
 LEVELS, PER_LEVEL = 4, 6
@@ -154,6 +154,15 @@ def test_a_mixture_leads_to_where_the_progress_is():
     assert drawn.count(2) > 300
 
 
+def test_a_point_of_a_gaussian_has_its_mean_and_covariance():
+    # The covariance [4 2; 2 2] is the square of [2 0; 1 1]: (1, 2) + (2 * 1, 1 * 1 + 1 * -1).
+    means_KD = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
+    covariances_KDD = torch.tensor([[[1.0, 0], [0, 1]], [[4.0, 2], [2, 2]]], dtype=torch.float64)
+    mixture = GaussianMixture(torch.tensor([0.5, 0.5]), means_KD, covariances_KDD, 0.0)
+    noise_D = torch.tensor([1.0, -1.0], dtype=torch.float64)
+    assert mixture.point(1, noise_D).tolist() == [3.0, 2.0]
+
+
 def test_mixtures_are_found_without_chance():
     """Points at -1 and 1: one Gaussian has variance 1; two heaps far apart are two."""
     points = torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
@@ -240,6 +249,16 @@ def test_the_easiest_share_grows_and_shrinks():
     most = again.draw(10, seed=0, step=0)
     assert [p // PER_LEVEL for p in most] == [0] * 6 + [1] * 4
     assert len(again.draw(20, seed=0, step=0, without=most)) == 24 - 10
+
+
+def test_progress_is_measured_against_what_was_practiced_on_nearest_and_last():
+    # On a line at 0, 1, 1, 2 and 4, of which all but the first were practiced on.
+    points_PD = torch.tensor([[0.0], [1.0], [1.0], [2.0], [4.0]], dtype=torch.float64)
+    age_P = torch.tensor([-1, 0, 2, 1, 3])
+    assert [nearest_latest(points_PD, problem, age_P) for problem in range(5)] == [2, 2, 2, 3, 4]
+    # 2 lies as far from 4 as from 0: who was practiced on later.
+    assert nearest_latest(points_PD[[0, 3, 4]], 1, torch.tensor([5, -1, 4])) == 0
+    assert nearest_latest(points_PD, 0, torch.full((5,), -1)) is None
 
 
 @pytest.mark.parametrize(

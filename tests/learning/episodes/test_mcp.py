@@ -14,7 +14,8 @@ from posttrain.backends.mcp import servers
 from posttrain.backends.mcp.session import Tool
 from posttrain.data.schemas import Problem
 from posttrain.learning.episodes.environments.base import Act
-from posttrain.learning.episodes.environments.mcp import Mcp, arguments_of
+from posttrain.learning.episodes.environments.calls import arguments_of
+from posttrain.learning.episodes.environments.mcp import Mcp
 from posttrain.stage.errors import UserError
 
 TOOLS = str(Path(__file__).with_name("mcp_tools.py"))

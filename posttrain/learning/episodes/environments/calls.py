@@ -1,7 +1,9 @@
 """A call at the end of a turn, such as `calculate(12 * 34)`, and what a tool answers to it."""
 
+import json
 import re
 from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING, Any
 
 from posttrain.learning.episodes.environments.base import (
     POLICY,
@@ -10,6 +12,9 @@ from posttrain.learning.episodes.environments.base import (
     Situation,
     Told,
 )
+
+if TYPE_CHECKING:
+    from posttrain.backends.mcp.session import Tool
 
 WORD = re.compile(r"\b(\w+)\(")
 """Opens a call of a tool whose name is one word."""
@@ -42,6 +47,42 @@ def last_call(
     if last is None and also_unknown and found and found[0].start() == 0:
         last = found[0]
     return last and (last[1], line[last.end() : -1])
+
+
+def arguments_of(tool: "Tool", text: str) -> dict[str, Any]:
+    """Read what stands between the parentheses of a call.
+
+    Args:
+        tool: That is called.
+        text: A JSON object, JSON values in the order of its parameters, or plain text for the one
+            text that it takes.
+
+    Returns:
+        Arguments by name.
+
+    Raises:
+        ValueError: It is neither, or more than the tool takes; with what the policy is told.
+
+    """
+    takes = f"{tool.name}({', '.join(tool.parameters)})"
+    try:
+        values = json.loads(f"[{text}]")
+    except ValueError:
+        if len(tool.parameters) == 1 and tool.texts:
+            return {tool.parameters[0]: text.strip()}
+        raise ValueError(f"no JSON: {takes}") from None
+    except RecursionError:
+        raise ValueError(f"no JSON: {takes}") from None
+    if len(values) == 1 and isinstance(values[0], dict):
+        return dict(values[0])
+    if len(values) > len(tool.parameters):
+        raise ValueError(f"too many values: {takes}")
+    named = dict(zip(tool.parameters, values, strict=False))
+    if len(tool.parameters) == 1 and tool.texts:
+        # `search(1999)` of a tool that takes a text means the text.
+        plain = text.strip()
+        return {name: each if isinstance(each, str) else plain for name, each in named.items()}
+    return named
 
 
 def tool_answered(

@@ -1,9 +1,8 @@
 """Tools of a server of the Model Context Protocol that the policy may use before it answers."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
@@ -17,7 +16,7 @@ from posttrain.learning.episodes.environments.base import (
     Situation,
     Told,
 )
-from posttrain.learning.episodes.environments.calls import last_call, tool_answered
+from posttrain.learning.episodes.environments.calls import arguments_of, last_call, tool_answered
 from posttrain.learning.episodes.excerpt import excerpt
 from posttrain.stage.declared import read_path
 from posttrain.stage.errors import UserError, nearest
@@ -152,39 +151,3 @@ class Mcp(Environment):
             str(read_path(each).resolve()) if each in self.files else each for each in self.command
         )
         return ToolServer(words, self.url or "", self.seconds, self.seconds_to_start)
-
-
-def arguments_of(tool: "Tool", text: str) -> dict[str, Any]:
-    """Read what stands between the parentheses of a call.
-
-    Args:
-        tool: That is called.
-        text: A JSON object, JSON values in the order of its parameters, or plain text for the one
-            text that it takes.
-
-    Returns:
-        Arguments by name.
-
-    Raises:
-        ValueError: It is neither, or more than the tool takes; with what the policy is told.
-
-    """
-    takes = f"{tool.name}({', '.join(tool.parameters)})"
-    try:
-        values = json.loads(f"[{text}]")
-    except ValueError:
-        if len(tool.parameters) == 1 and tool.texts:
-            return {tool.parameters[0]: text.strip()}
-        raise ValueError(f"no JSON: {takes}") from None
-    except RecursionError:
-        raise ValueError(f"no JSON: {takes}") from None
-    if len(values) == 1 and isinstance(values[0], dict):
-        return dict(values[0])
-    if len(values) > len(tool.parameters):
-        raise ValueError(f"too many values: {takes}")
-    named = dict(zip(tool.parameters, values, strict=False))
-    if len(tool.parameters) == 1 and tool.texts:
-        # `search(1999)` of a tool that takes a text means the text.
-        plain = text.strip()
-        return {name: each if isinstance(each, str) else plain for name, each in named.items()}
-    return named

@@ -16,8 +16,7 @@ from posttrain.learning.episodes.environments.base import (
     Situation,
     Told,
 )
-from posttrain.learning.episodes.environments.calls import last_call
-from posttrain.learning.episodes.environments.mcp import arguments_of
+from posttrain.learning.episodes.environments.calls import arguments_of, last_call
 from posttrain.learning.episodes.worlds.base import Posed, World, WorldFacts
 from posttrain.learning.episodes.worlds.underway import Underway
 from posttrain.stage.errors import UserError

@@ -1,7 +1,6 @@
 """A creator rewrites the most informative problems, and the solver learns on what it wrote too."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from random import Random
 from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
@@ -10,13 +9,10 @@ from pydantic import Field, model_validator
 
 from posttrain.backends.endpoint.config import filled
 from posttrain.learning.rl.exchanges.base import Exchange, ExchangeRound
-from posttrain.learning.rl.rollout import marked
-from posttrain.learning.rollouts.limits import leaves_room
+from posttrain.learning.rl.exchanges.evolved import answers_to, rewritten
 from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
-    from posttrain.data.schemas import Problem
-    from posttrain.learning.rewards.config import RewardStack
     from posttrain.learning.rl.generation import Generation
     from posttrain.learning.rl.member import Member
     from posttrain.learning.rl.rollout import Group
@@ -72,8 +68,9 @@ class Creator(Exchange):
         own = solver.rewarded(solver.answers(draft), step=at.step)
         found = [informativeness(group) for group in own]
         chosen = self.drawn(found, Random(purpose_seed(at.seed, "evolved")))
-        wrote, fitting = self._written(creator, draft, chosen, at)
-        new = self._answered(solver, draft, fitting, at)
+        asks = self._asks(draft, chosen, Random(purpose_seed(at.seed, "asks")))
+        written, problems = rewritten(creator, draft, asks)
+        new = answers_to(solver, draft, problems, at)
         at.measured.update(
             informativeness=fmean(found),
             informativeness_of_chosen=fmean(found[each] for each in chosen),
@@ -83,7 +80,7 @@ class Creator(Exchange):
         chance = Random(purpose_seed(at.seed, "kept"))
         kept = chance.sample(range(len(own)), max(0, len(own) - len(new)))
         made = solver.only(solver.of_step(own, at.step, at.config), kept)
-        idle = creator.only(creator.of_step(wrote, at.step, at.config), ())
+        idle = creator.only(creator.of_step(written, at.step, at.config), ())
         return [solver.learning(made, new), idle]
 
     def drawn(self, found: Sequence[float], chance: Random) -> list[int]:
@@ -108,81 +105,15 @@ class Creator(Exchange):
         }
         return sorted(sorted(finish, key=finish.__getitem__)[: self.evolved])
 
-    def _written(
-        self, creator: "Member", draft: "Draft", chosen: Sequence[int], at: ExchangeRound
-    ) -> "tuple[list[Group], dict[int, Problem]]":
-        """What the creator wrote, and by its place the new problem where one can be read."""
-        from posttrain.learning.rollouts.scoring import make_prompts
-
-        chance = Random(purpose_seed(at.seed, "asks"))
-        texts: list[list[str]] = [[] for _ in draft.problems]
-        for place in chosen:
-            ask = chance.choice(self.asks)
-            texts[place].append(filled(ask, prompt=draft.problems[place].prompt))
-        groups, _ = creator.replies(draft, texts, purpose="creator")
-        wrote = [
-            [row._replace(role=f"creator:{row.role}") for row in groups[place]] for place in chosen
-        ]
-        new = {
-            place: replace(draft.problems[place], prompt=groups[place][0].text.strip())
+    def _asks(self, draft: "Draft", chosen: Sequence[int], chance: Random) -> dict[int, str]:
+        """What the second policy reads of each problem that was drawn, by its place."""
+        return {
+            place: filled(chance.choice(self.asks), prompt=draft.problems[place].prompt)
             for place in chosen
-            if groups[place][0].text.strip()
         }
-        bench = creator.state.rollouter.bench
-        prompts = make_prompts(bench.tokenizer, list(new.values()))
-        fits = [leaves_room(prompt, bench.engine.context_length) for prompt in prompts]
-        return wrote, {place: new[place] for place, fit in zip(new, fits, strict=True) if fit}
-
-    def _answered(
-        self, solver: "Member", draft: "Draft", new: "Mapping[int, Problem]", at: ExchangeRound
-    ) -> "list[Group]":
-        """The solver's answers to what was written, each group paid as one to the new problem."""
-        if not new:
-            return []
-        texts: list[list[str]] = [[] for _ in draft.problems]
-        for place, problem in new.items():
-            texts[place] += [problem.prompt] * at.config.group_size
-        groups, _ = solver.replies(draft, texts, purpose="evolved")
-        answers = [group for group in groups if group]
-        paid = solver.rewarded(answers, step=at.step, problems=list(new.values()))
-        return [
-            marked(
-                # Nobody knows what is right there.
-                [
-                    row._replace(
-                        role=f"evolved:{row.role}",
-                        solved=None,
-                        components=without_label(row.components, at.config.reward),
-                    )
-                    for row in group
-                ],
-                trained=True,
-            )
-            for group in paid
-        ]
 
 
 def informativeness(group: "Group") -> float:
     """Best less worst reward of the answers to a problem, of those that could be judged."""
     rewards = [row.reward for row in group if row.reward is not None]
     return max(rewards) - min(rewards) if rewards else 0.0
-
-
-def without_label(
-    scores: Sequence[tuple[str, float | None]], reward: "RewardStack"
-) -> tuple[tuple[str, float | None], ...]:
-    """Take out what only a label can say.
-
-    Args:
-        scores: Each component's name and score.
-        reward: The components.
-
-    Returns:
-        The same, and None of each that says whether an answer is right, or reads one that does.
-
-    """
-    labeled: set[str] = set()
-    for name in reward.order:
-        if reward.components[name].SAYS_SOLVED or labeled.intersection(reward.read_by(name)):
-            labeled.add(name)
-    return tuple((name, None if name in labeled else score) for name, score in scores)

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from random import Random
-from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -101,7 +100,7 @@ class Discussion(Exchange):
         heard: Sequence[_Thread] = ()
         for number in range(1, self.rounds + 1):
             heard = self._round(floor, heard, number)
-        _measure(at.measured, floor)
+        at.measured.update(floor.measured())
         return [
             member.of_step(floor.groups(author), at.step, at.config)
             for author, member in enumerate(members)
@@ -152,15 +151,3 @@ class Discussion(Exchange):
         chance = Random(purpose_seed(floor.at.seed, "heard", problem, len(floor.scored)))
         chosen = chance.sample(threads, min(self.references, len(threads)))
         return "\n\n".join(f"{one.row.text}\n{other.row.text}" for one, other in chosen)
-
-
-def _measure(measured: dict[str, float], floor: Floor) -> None:
-    scored = [(score, right) for score, right in floor.scored if score is not None]
-    means = {
-        "score": [score for score, _ in scored],
-        "score_right": [score for score, right in scored if right],
-        "score_wrong": [score for score, right in scored if right is False],
-    }
-    measured |= {name: fmean(scores) for name, scores in means.items() if scores}
-    measured["unscored"] = 1.0 - len(scored) / len(floor.scored)
-    measured["unread"] = floor.num_unread / floor.num_asked

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from random import Random
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from posttrain.learning.rl.exchanges.base import ExchangeRound, can_be_judged
@@ -120,6 +121,20 @@ class Floor:
             [each.row for each in own if each.problem == problem]
             for problem in range(len(self.draft.problems))
         ]
+
+    def measured(self) -> dict[str, float]:
+        """Measure what was said so far, by the names in the exchange's `METRICS`."""
+        scored = [(score, right) for score, right in self.scored if score is not None]
+        means = {
+            "score": [score for score, _ in scored],
+            "score_right": [score for score, right in scored if right],
+            "score_wrong": [score for score, right in scored if right is False],
+        }
+        return {
+            **{name: fmean(scores) for name, scores in means.items() if scores},
+            "unscored": 1.0 - len(scored) / len(self.scored),
+            "unread": self.num_unread / self.num_asked,
+        }
 
     def _replies(
         self, member: "Member", texts: Sequence[Sequence[str]], name: str

@@ -18,6 +18,7 @@ from posttrain.learning.episodes.environments.base import (
     Situation,
     Told,
 )
+from posttrain.learning.rl.instructors.base import InstructedAttempts
 
 if TYPE_CHECKING:
     from posttrain.learning.episodes.asked import Cue, Speaker
@@ -39,6 +40,17 @@ class InstructionFailure:
     problem: str
     text: str
     reward: float
+
+
+def worst_failure(attempts: InstructedAttempts) -> list[InstructionFailure]:
+    """The attempt of a group that earned least, of those that did not solve it; none if all did."""
+    each = zip(attempts.texts, attempts.rewards, attempts.solved, strict=True)
+    failed = [
+        InstructionFailure(attempts.instruction, attempts.problem, text, reward)
+        for text, reward, solved in each
+        if reward is not None and not solved
+    ]
+    return [min(failed, key=lambda failure: failure.reward)] if failed else []
 
 
 @dataclass(frozen=True)

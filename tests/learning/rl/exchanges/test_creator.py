@@ -6,7 +6,8 @@ from random import Random
 import pytest
 
 from posttrain.learning.rewards.config import RewardStack
-from posttrain.learning.rl.exchanges.creator import Creator, without_label
+from posttrain.learning.rl.exchanges.creator import Creator
+from posttrain.learning.rl.exchanges.evolved import without_label
 from posttrain.stage.errors import UserError
 
 
