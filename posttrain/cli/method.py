@@ -97,9 +97,9 @@ def show(name: str, output: str, verbose: bool) -> None:
     with _of_project(named=name) as root:
         if is_arena(name):
             if output == "json":
-                click.echo(json.dumps(shown_arena(name), indent=2))
+                click.echo(json.dumps(shown_arena(name, root), indent=2))
             else:
-                print_arena(name)
+                print_arena(name, root)
             return
         if has_method(name):
             _resolved(name, root)

@@ -20,6 +20,7 @@ from posttrain.learning.algorithms.identity import Identified, digest
 from posttrain.methods.claim import Arena
 from posttrain.methods.find import arena_files, every_method, find_arena, has_method
 from posttrain.methods.method import Method
+from posttrain.pipeline.claim_recipe import arenas_of_same_base
 from posttrain.pipeline.method_checks import checks_of
 from posttrain.pipeline.verdicts import broken_off, remarks_on_verdicts, verdicts_of
 from posttrain.stage.config import StageConfig
@@ -180,25 +181,29 @@ def is_arena(name: str) -> bool:
     return not has_method(name) and name in arena_files()
 
 
-def shown_arena(name: str) -> dict[str, Any]:
+def shown_arena(name: str, root: Path) -> dict[str, Any]:
     """Say what an arena is, as `-o json` prints it.
 
     Args:
         name: Of the arena.
+        root: The project.
 
     Returns:
-        What its file says, and the claims of methods that are decided there.
+        What its file says, the arenas of the same base, and the claims of methods that are decided
+        there.
 
     """
     said = find_arena(name).model_dump(mode="json", exclude_none=True)
-    return {**said, "claims": _claims_in(name)}
+    same = arenas_of_same_base(name, root)
+    return {**said, "shares_its_base_with": same, "claims": _claims_in(name)}
 
 
-def print_arena(name: str) -> None:
+def print_arena(name: str, root: Path) -> None:
     """Print an arena: what is asked, what its base must show, what lies under every arm, claims.
 
     Args:
         name: Of the arena.
+        root: The project.
 
     """
     import yaml
@@ -209,6 +214,7 @@ def print_arena(name: str) -> None:
     console.print(arena.says, markup=False)
     texts = {
         "its base must show": "\n".join(_contract_of(arena)),
+        "shares its base with": ", ".join(arenas_of_same_base(name, root)),
         "under every arm": yaml.safe_dump(
             arena.sections, sort_keys=False, allow_unicode=True, width=100
         ),

@@ -27,7 +27,6 @@ from posttrain.methods.method import Method
 from posttrain.pipeline.claim_recipe import (
     digest_of_claim,
     folder_of_claim,
-    stages_of_arena,
     values_of_claim,
 )
 from posttrain.pipeline.execution.display import PlainDisplay
@@ -40,6 +39,7 @@ from posttrain.pipeline.verdicts import (
     keep_verdict,
     kept_verdicts,
     seconds_of_base,
+    stages_of_arena,
 )
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.ledger.location import RECIPE_FILE

@@ -16,10 +16,10 @@ from posttrain.methods.find import (
     methods_of,
 )
 from posttrain.pipeline.claim_recipe import (
+    arenas_of_same_base,
     digest_of_claim,
     folder_of_claim,
     recipe_of_claim,
-    stages_of_arena,
     values_of_claim,
 )
 from posttrain.pipeline.verdicts import (
@@ -31,6 +31,7 @@ from posttrain.pipeline.verdicts import (
     kept_verdicts,
     remarks_on_verdicts,
     seconds_of_base,
+    stages_of_arena,
     standing_verdicts,
     verdicts_of,
     where_decided,
@@ -38,6 +39,7 @@ from posttrain.pipeline.verdicts import (
 from posttrain.provenance.ledger import Run, StageRun, open_ledger
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import plugged
+from tasks.pretrain.config import PretrainConfig
 
 ROOT = Path(__file__).parents[2]
 ARENA = """
@@ -279,6 +281,23 @@ def test_what_cannot_be_compared_is_one_sentence(project, text, sentence):
     with pytest.raises(UserError) as refused:
         values()
     assert str(refused.value).endswith(sentence)
+
+
+def test_arenas_of_the_same_base_differ_in_nothing_that_leads_to_it(project):
+    project()
+    folder = project.root / "methods" / "arenas"
+    others = {
+        # What arms do from there, and a default that is spelled out.
+        "longer": ARENA.replace("rl: {steps: 3", "probe: {num_samples: 3}\n  rl: {steps: 30"),
+        "spelled": ARENA.replace("steps: 9", f"steps: 9, hidden: {PretrainConfig().hidden}"),
+        "more_data": ARENA.replace("pretrain:", "synthesize: {num_problems: 77}\n  pretrain:"),
+        "one_thread": ARENA.replace("pretrain:", "run: {threads: 1}\n  pretrain:"),
+        "from_pretrain": ARENA + "base: pretrain\n",
+        "wrong": ARENA.replace("steps: 9", "stepz: 9"),
+    }
+    for name, text in others.items():
+        (folder / f"{name}.yaml").write_text(text.replace("name: tiny", f"name: {name}"))
+    assert {*arenas_of_same_base("tiny", ROOT)} & others.keys() == {"longer", "spelled"}
 
 
 WHERE = "/methods/pg/mine.yaml: claims.better"
