@@ -1,6 +1,6 @@
 """How `posttrain method show` prints a method: its switches, its story, what is known of it.
 
-An arena too: what is asked there, its budget, and who claims there.
+An arena too: what is asked there, its budget, and who claims there; and what a claim may name.
 """
 
 import json
@@ -20,10 +20,16 @@ from posttrain.learning.algorithms.identity import Identified, digest
 from posttrain.methods.claim import Arena
 from posttrain.methods.find import arena_files, every_method, find_arena, has_method
 from posttrain.methods.method import Method
+from posttrain.pipeline.claim_metrics import metrics_of_curve, metrics_of_evaluation
 from posttrain.pipeline.claim_recipe import arenas_of_same_base
 from posttrain.pipeline.method_checks import checks_of
+from posttrain.pipeline.recipe_schema import stages_of_flow
+from posttrain.pipeline.slots import first_sentence
 from posttrain.pipeline.verdicts import broken_off, remarks_on_verdicts, verdicts_of
 from posttrain.stage.config import StageConfig
+
+_GRADING = ("evaluate", "diagnose")
+"""Sections that say how arms are graded, and have no curve."""
 
 
 class KnownOfMethod(NamedTuple):
@@ -176,6 +182,43 @@ def _meanings(config: BaseModel, path: tuple[str, ...]) -> Iterator[tuple[str, s
             yield ".".join((*path, name)), text
 
 
+def metrics_of_method(shown: ShownMethod, root: Path) -> dict[str, dict[str, str]]:
+    """Describe what a claim of a method may name.
+
+    Args:
+        shown: The method, its settings resolved.
+        root: The project.
+
+    Returns:
+        A sentence by metric, under the section whose stage measures it.
+
+    """
+    found = {
+        section: known
+        for section, config in shown.sections.items()
+        if section not in _GRADING and (known := metrics_of_curve(section, config))
+    }
+    evaluation: Any = shown.sections.get("evaluate")
+    if evaluation is None:
+        evaluation = stages_of_flow("flows.post_training", root)["evaluate"].config()
+    graded = metrics_of_evaluation(evaluation) | dict(_figures(evaluation.variants))
+    diagnosis: Any = shown.sections.get("diagnose")
+    told = dict(_figures(diagnosis.diagnostics)) if diagnosis else {}
+    return found | {"evaluate": graded} | ({"diagnose": told} if told else {})
+
+
+def print_metrics(found: dict[str, dict[str, str]]) -> None:
+    """Print what `metrics_of_method` gives, a table for each section."""
+    console = Console(highlight=False)
+    for section, metrics in found.items():
+        console.print(f"[bold]{section}[/]")
+        table = plain_table("metric", "what it is", unbroken=("metric",))
+        for name, about in metrics.items():
+            table.add_row(name, escape(about))
+        console.print(table)
+        console.print()
+
+
 def is_arena(name: str) -> bool:
     """Whether a name is that of an arena and of no method."""
     return not has_method(name) and name in arena_files()
@@ -244,3 +287,9 @@ def _claims_in(name: str) -> list[str]:
         for claim in found.method.claims
         if claim.arena == name
     ]
+
+
+def _figures(parts: Any) -> Iterator[tuple[str, str]]:
+    """Name the figures of variants or diagnostics, which these know when they have measured."""
+    for name, part in parts.items():
+        yield f"{name}.FIGURE", f"a figure of {part.kind}: {first_sentence(part.__doc__ or '')}"

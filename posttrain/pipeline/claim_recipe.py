@@ -10,7 +10,7 @@ from posttrain.methods.claim import Arena, MethodClaim
 from posttrain.methods.find import arena_files, find_arena, find_method, plugins_of_project
 from posttrain.methods.lay import laid_over
 from posttrain.methods.method import Method
-from posttrain.pipeline.claim_metrics import refuse_unmeasured_of
+from posttrain.pipeline.claim_metrics import refuse_ungraded, refuse_unmeasured_of
 from posttrain.pipeline.flow import load_flow
 from posttrain.pipeline.recipe import Recipe
 from posttrain.pipeline.recipe_formats import FORMAT
@@ -59,15 +59,21 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
         compared[name] = _parsed(method, claim, arena, arm, where)[trains]
         for n in claim.numbers(seeds):
             values |= arm.stages(n)
-    refuse_unmeasured_of(method.name, claim, compared, where=_place(method, claim))
+    place, diagnosed = _place(method, claim), _diagnosed(arena, method)
+    refuse_unmeasured_of(method.name, claim, compared, where=place)
+    graded = laid_over(arena.sections.get("evaluate", {}), grading.get("evaluate", {}))
+    evaluation = flow.EVALUATION[0].config.parse(
+        task_parameters(graded), where=f"{place}: evaluate"
+    )
+    refuse_ungraded(claim, evaluation, diagnosed.get("diagnostics") or (), where=place)
     for n in claim.numbers(seeds):
         values[f"evaluate_{n}"] = {
             **_evaluation(flow, arena, [*arms], n, trains),
             # A seed is shared by two at least, and a method alone has no other arm.
             **({} if claim.against else {"seed_as": f"seed_{n}"}),
-            **laid_over(arena.sections.get("evaluate", {}), grading.get("evaluate", {})),
+            **graded,
         }
-        if diagnosed := _diagnosed(arena, method):
+        if diagnosed:
             numbers = claim.numbers(seeds)
             again = numbers[(numbers.index(n) + 1) % len(numbers)]
             made = _diagnosis(flow, arena, arms, n, trains, again)

@@ -328,6 +328,35 @@ SLIPS = {
     ),
 }
 
+SLIPS |= {
+    "a metric that the evaluation does not have": (
+        {"method": METHOD.replace("metric: pass_at_1", "metric: mean_lenght")},
+        f"{WHERE}.decide: the evaluation has no 'mean_lenght'; did you mean 'mean_length'?",
+    ),
+    "more samples than are drawn": (
+        {"method": METHOD.replace("metric: pass_at_1", "metric: pass_at_2")},
+        f"{WHERE}.decide: the evaluation has no 'pass_at_2'; did you mean 'pass_at_1'?",
+    ),
+    "a figure of no variant": (
+        {
+            "method": METHOD.replace("metric: pass_at_1", "metric: brif.length").replace(
+                "sets: {", "sets: {evaluate: {variants: {brief: {kind: budgets, tokens: [2]}}}, "
+            )
+        },
+        f"{WHERE}.decide: no variant of evaluate and no diagnostic of diagnose is called 'brif', of"
+        " which brif.length would be a figure; did you mean 'brief'?",
+    ),
+    "a mechanism without a curve": (
+        {
+            "method": METHOD.replace(
+                "decide:", "mechanism: [{metric: pass_at_1, at_least: 0}]\n  decide:"
+            )
+        },
+        f"{WHERE}.mechanism: pass_at_1 is no metric of a curve, such as rl/..., and no figure with"
+        " a dot; a mechanism looks at these alone",
+    ),
+}
+
 
 @pytest.mark.parametrize(("texts", "sentence"), SLIPS.values(), ids=SLIPS)
 def test_a_slip_is_told_where_it_stands_before_anything_is_trained(project, texts, sentence):
@@ -359,6 +388,13 @@ def test_metrics_of_schedules_and_of_exchanges_are_known(project):
     found, claim = project(asking(several, "rl/exchange_offerd"))
     with pytest.raises(UserError, match="did you mean 'rl/exchange_offered'"):
         values_of_claim(found.method, claim, seeds=2)
+
+
+def test_what_an_environment_counts_is_its_own_affair(project):
+    own = METHOD.replace("metric: pass_at_1", "metric: tool_errors")
+    plays = ARENA.replace("evaluate: {", "evaluate: {environment: calculator, ")
+    found, claim = project(own, plays)
+    assert values_of_claim(found.method, claim, seeds=2)["verdict"]["decide"]
 
 
 @pytest.mark.slow  # six plans of twelve stages: six seconds

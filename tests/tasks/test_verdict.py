@@ -7,8 +7,10 @@ import pytest
 
 from posttrain.data.schemas import COMPLETIONS, CURVE
 from posttrain.data.tables import write_table
+from posttrain.pipeline.claim_metrics import metrics_of_evaluation
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from tasks.evaluate.config import EvaluateConfig
 from tasks.verdict.config import VerdictConfig
 from tasks.verdict.measured import Measured
 from tasks.verdict.stage import run
@@ -276,6 +278,22 @@ def test_a_metric_that_is_none_is_one_sentence(judge):
         judge([0.6] * 2, [0.4] * 2, decide=[{**HIGHER, "metric": "pass_at_2"}])
     with pytest.raises(UserError, match="the curve of ours has no rl/rewards"):
         judge([0.6] * 2, [0.4] * 2, decide=[{**HIGHER, "metric": "rl/rewards"}])
+
+
+def test_the_metrics_that_a_claim_may_name_are_those_that_a_verdict_reads():
+    """And no other: what it names where one is unknown is what is listed."""
+    config = EvaluateConfig(num_samples=8, pass_at=(8,))
+    estimate = {"value": 1.0}
+    graded = policy("ours", 0.5) | {
+        "best_of": [{"k": k, "value": 1.0} for k in (1, 8)],
+        "episodes": {"score": estimate, "turns": estimate, "facts": {}},
+    }
+    measured = Measured([{"ours": graded}], [completions({"ours": 0.5})], {})
+    listed = metrics_of_evaluation(config)
+    assert all(isinstance(measured.value(name, "ours", 0), float) for name in listed)
+    with pytest.raises(UserError) as unknown:
+        measured.value("none", "ours", 0)
+    assert {*str(unknown.value).partition("take one of ")[2].split(", ")} == {*listed}
 
 
 def test_what_episodes_earned_and_what_was_counted_may_decide():
