@@ -76,7 +76,6 @@ KEPT_APART = {
     "posttrain.operations.tiny_mask_guesser": "it is for methods of masks alone",
     "posttrain.operations.maintenance.checks.artifacts": "the workspace is not the cache",
     "posttrain.operations.schedule.policy": "a pure function of times",
-    "posttrain.pipeline.claim_metrics": "what a curve has is no part of writing a recipe",
     "posttrain.pipeline.execution.local": "one of two ways to run a DAG; prefect is the other",
     "posttrain.pipeline.execution.preload_torch": "the fork server imports it by name",
     "posttrain.pipeline.execution.preload": "the fork server imports it by name",

@@ -38,6 +38,7 @@ def method() -> None:
       posttrain method list                  every published system, and the methods there are
       posttrain method list --family len     those about length
       posttrain method show dapo             source, equation, switches, claims
+      posttrain method metrics dapo          what a claim of it may name
       posttrain method diff grpo grpo_trl    the switches in which two differ
       posttrain method diff grpo recipe.yaml
       posttrain method run dler              its claims: arms, verdict, figures
@@ -97,9 +98,9 @@ def show(name: str, output: str, verbose: bool) -> None:
     with _of_project(named=name) as root:
         if is_arena(name):
             if output == "json":
-                click.echo(json.dumps(shown_arena(name), indent=2))
+                click.echo(json.dumps(shown_arena(name, root), indent=2))
             else:
-                print_arena(name)
+                print_arena(name, root)
             return
         if has_method(name):
             _resolved(name, root)
@@ -110,6 +111,31 @@ def show(name: str, output: str, verbose: bool) -> None:
             click.echo(json.dumps(found.as_object() | said, indent=2))
         else:
             print_method(found, known, verbose=verbose)
+
+
+@method.command()
+@click.argument("name")
+@_output_option
+def metrics(name: str, output: str) -> None:
+    """List what a claim of the method NAME may name in `mechanism` and `decide`.
+
+    Those with a slash are in the curve of the section that `trains`, as the method sets it; an
+    arm with other settings may have others. Those without are of the evaluation of each arm.
+
+    Examples:
+      posttrain method metrics grpo
+      posttrain method metrics dapo -o json
+
+    """
+    from posttrain.cli.method_print import metrics_of_method, print_metrics
+    from posttrain.cli.method_shown import shown_method
+
+    with _of_project(named=name) as root:
+        found = metrics_of_method(shown_method(name, root), root)
+    if output == "json":
+        click.echo(json.dumps(found, indent=2))
+    else:
+        print_metrics(found)
 
 
 @method.command()

@@ -1,6 +1,6 @@
 """How `posttrain method show` prints a method: its switches, its story, what is known of it.
 
-An arena too: what is asked there, its budget, and who claims there.
+An arena too: what is asked there, its budget, and who claims there; and what a claim may name.
 """
 
 import json
@@ -20,9 +20,16 @@ from posttrain.learning.algorithms.identity import Identified, digest
 from posttrain.methods.claim import Arena
 from posttrain.methods.find import arena_files, every_method, find_arena, has_method
 from posttrain.methods.method import Method
+from posttrain.pipeline.claim_metrics import metrics_of_curve, metrics_of_evaluation
+from posttrain.pipeline.claim_recipe import arenas_of_same_base
 from posttrain.pipeline.method_checks import checks_of
+from posttrain.pipeline.recipe_schema import stages_of_flow
+from posttrain.pipeline.slots import first_sentence
 from posttrain.pipeline.verdicts import broken_off, remarks_on_verdicts, verdicts_of
 from posttrain.stage.config import StageConfig
+
+_GRADING = ("evaluate", "diagnose")
+"""Sections that say how arms are graded, and have no curve."""
 
 
 class KnownOfMethod(NamedTuple):
@@ -175,30 +182,71 @@ def _meanings(config: BaseModel, path: tuple[str, ...]) -> Iterator[tuple[str, s
             yield ".".join((*path, name)), text
 
 
+def metrics_of_method(shown: ShownMethod, root: Path) -> dict[str, dict[str, str]]:
+    """Describe what a claim of a method may name.
+
+    Args:
+        shown: The method, its settings resolved.
+        root: The project.
+
+    Returns:
+        A sentence by metric, under the section whose stage measures it.
+
+    """
+    found = {
+        section: known
+        for section, config in shown.sections.items()
+        if section not in _GRADING and (known := metrics_of_curve(section, config))
+    }
+    evaluation: Any = shown.sections.get("evaluate")
+    if evaluation is None:
+        evaluation = stages_of_flow("flows.post_training", root)["evaluate"].config()
+    graded = metrics_of_evaluation(evaluation) | dict(_figures(evaluation.variants))
+    diagnosis: Any = shown.sections.get("diagnose")
+    told = dict(_figures(diagnosis.diagnostics)) if diagnosis else {}
+    return found | {"evaluate": graded} | ({"diagnose": told} if told else {})
+
+
+def print_metrics(found: dict[str, dict[str, str]]) -> None:
+    """Print what `metrics_of_method` gives, a table for each section."""
+    console = Console(highlight=False)
+    for section, metrics in found.items():
+        console.print(f"[bold]{section}[/]")
+        table = plain_table("metric", "what it is", unbroken=("metric",))
+        for name, about in metrics.items():
+            table.add_row(name, escape(about))
+        console.print(table)
+        console.print()
+
+
 def is_arena(name: str) -> bool:
     """Whether a name is that of an arena and of no method."""
     return not has_method(name) and name in arena_files()
 
 
-def shown_arena(name: str) -> dict[str, Any]:
+def shown_arena(name: str, root: Path) -> dict[str, Any]:
     """Say what an arena is, as `-o json` prints it.
 
     Args:
         name: Of the arena.
+        root: The project.
 
     Returns:
-        What its file says, and the claims of methods that are decided there.
+        What its file says, the arenas of the same base, and the claims of methods that are decided
+        there.
 
     """
     said = find_arena(name).model_dump(mode="json", exclude_none=True)
-    return {**said, "claims": _claims_in(name)}
+    same = arenas_of_same_base(name, root)
+    return {**said, "shares_its_base_with": same, "claims": _claims_in(name)}
 
 
-def print_arena(name: str) -> None:
+def print_arena(name: str, root: Path) -> None:
     """Print an arena: what is asked, what its base must show, what lies under every arm, claims.
 
     Args:
         name: Of the arena.
+        root: The project.
 
     """
     import yaml
@@ -209,6 +257,7 @@ def print_arena(name: str) -> None:
     console.print(arena.says, markup=False)
     texts = {
         "its base must show": "\n".join(_contract_of(arena)),
+        "shares its base with": ", ".join(arenas_of_same_base(name, root)),
         "under every arm": yaml.safe_dump(
             arena.sections, sort_keys=False, allow_unicode=True, width=100
         ),
@@ -238,3 +287,9 @@ def _claims_in(name: str) -> list[str]:
         for claim in found.method.claims
         if claim.arena == name
     ]
+
+
+def _figures(parts: Any) -> Iterator[tuple[str, str]]:
+    """Name the figures of variants or diagnostics, which these know when they have measured."""
+    for name, part in parts.items():
+        yield f"{name}.FIGURE", f"a figure of {part.kind}: {first_sentence(part.__doc__ or '')}"

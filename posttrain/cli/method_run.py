@@ -27,7 +27,6 @@ from posttrain.methods.method import Method
 from posttrain.pipeline.claim_recipe import (
     digest_of_claim,
     folder_of_claim,
-    stages_of_arena,
     values_of_claim,
 )
 from posttrain.pipeline.execution.display import PlainDisplay
@@ -40,6 +39,7 @@ from posttrain.pipeline.verdicts import (
     keep_verdict,
     kept_verdicts,
     seconds_of_base,
+    stages_of_arena,
 )
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.ledger.location import RECIPE_FILE
@@ -147,10 +147,28 @@ def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> bo
         for line in kept.told:
             click.echo(line)
         fallen = below_base(session, [method.name, *claim.against], claim.numbers(seeds))
-    for told in (*equal_arms(method.name, decided["decisions"]), *fallen):
+    for told in (*checks_told(decided), *equal_arms(method.name, decided["decisions"]), *fallen):
         click.echo(told)
     click.echo(f"{decided['sentence']}, {minutes:.1f} min")
     return kept.agrees
+
+
+def checks_told(decided: Mapping[str, Any]) -> Iterator[str]:
+    """Set what was measured of arena's base and mechanism beside what the claim asks of them.
+
+    Args:
+        decided: The verdict, as its artifact has it.
+
+    Yields:
+        A line for each check, with the figure of every seed of a mechanism.
+
+    """
+    for part in ("contract", "mechanism"):
+        for each in decided[part]:
+            at = f" ({each['at']})" if each["at"] else ""
+            values = ", ".join("n/a" if v is None else f"{v:.4g}" for v in each["values"])
+            outcome = "holds" if each["holds"] else "does not hold"
+            yield f"{part}: {each['metric']}{at} {values}, {each['asked']} asked: {outcome}"
 
 
 def below_base(session: Session, arms: Sequence[str], numbers: Sequence[int]) -> list[str]:

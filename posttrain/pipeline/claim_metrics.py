@@ -1,9 +1,9 @@
-"""Names of metrics in a claim: those of an arm's curve are looked up before anything is trained."""
+"""Names of metrics in a claim: what is known of them is looked up before anything is trained."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from posttrain.methods.claim import MethodClaim
+from posttrain.methods.claim import OF_EVALUATION, MethodClaim
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.schedule import schedules_in
@@ -13,8 +13,6 @@ def refuse_unmeasured_of(
     method: str, claim: MethodClaim, arms: Mapping[str, StageConfig], *, where: str
 ) -> None:
     """Refuse a claim on what no step of an arm measures.
-
-    What an evaluation or a diagnosis measures hangs on what it looks at, and is not looked up.
 
     Args:
         method: Name of the method's own arm.
@@ -27,11 +25,96 @@ def refuse_unmeasured_of(
 
     """
     for part, metric, arm in _read(method, claim):
-        if "/" not in metric or (known := _measured(claim.trains, arms[arm])) is None:
+        if "/" not in metric or (known := metrics_of_curve(claim.trains, arms[arm])) is None:
             continue
         if metric not in known and _of_one_policy(metric, arms[arm]) not in known:
             hint = nearest(metric, known) or "; name another metric"
             raise UserError(f"{where}.{part}: arm {arm} measures no '{metric}'{hint}")
+
+
+def refuse_ungraded(
+    claim: MethodClaim, evaluation: Any, diagnostics: Collection[str], *, where: str
+) -> None:
+    """Refuse a claim on what neither its evaluation nor its diagnosis measures.
+
+    What an environment counts is its own affair: where one is set, any name without a dot passes,
+    and so does any figure of a variant or a diagnostic that there is.
+
+    Args:
+        claim: The claim.
+        evaluation: Config of the evaluation of its arms.
+        diagnostics: Names of the diagnostics that look at them.
+        where: The claim's place, for the error.
+
+    Raises:
+        UserError: The metric's place, and the nearest one that there is.
+
+    """
+    named = [*evaluation.variants, *diagnostics]
+    graded = metrics_of_evaluation(evaluation)
+    plays = "environment" in evaluation.model_fields_set
+    said = [("mechanism", each.metric) for each in claim.mechanism]
+    for part, metric in (*said, *(("decide", each.metric) for each in claim.decide)):
+        if "/" in metric:
+            continue
+        name, dot, _ = metric.partition(".")
+        if dot and name not in named:
+            told = nearest(name, named) or f"; there are {', '.join(named) or 'none'}"
+            raise UserError(
+                f"{where}.{part}: no variant of evaluate and no diagnostic of diagnose is called"
+                f" '{name}', of which {metric} would be a figure{told}"
+            )
+        if not dot and part == "mechanism":
+            raise UserError(
+                f"{where}.{part}: {metric} is no metric of a curve, such as {claim.trains}/..., and"
+                " no figure with a dot; a mechanism looks at these alone"
+            )
+        if not dot and metric not in graded and not plays:
+            told = nearest(metric, graded) or f"; take one of {', '.join(graded)}"
+            raise UserError(f"{where}.{part}: the evaluation has no '{metric}'{told}")
+
+
+def metrics_of_evaluation(config: Any) -> dict[str, str]:
+    """Describe what an evaluation measures of a policy, beside figures of variants.
+
+    Args:
+        config: Of the evaluation.
+
+    Returns:
+        A sentence by name, as a claim writes it.
+
+    """
+    found: dict[str, str] = {}
+    for name, about in OF_EVALUATION.items():
+        if name.endswith("_K"):
+            found |= {f"{name[:-1]}{k}": about for k in sorted({1, *config.pass_at})}
+        else:
+            found[name] = about
+    return found
+
+
+def metrics_of_curve(section: str, config: StageConfig) -> dict[str, str] | None:
+    """Describe what is in the curve of a stage.
+
+    Args:
+        section: Of the recipe, such as `rl`.
+        config: Of the stage.
+
+    Returns:
+        A sentence by name, as a claim writes it; None where the config cannot say so.
+
+    """
+    describe = getattr(config, "metrics", None)
+    if describe is None:
+        return None
+    own = {name if "/" in name else f"{section}/{name}": each for name, each in describe().items()}
+    own |= {f"schedule/{path}": f"value of {path}" for path, _ in schedules_in(config)}
+    if (exchange := _exchange(config)) is not None:
+        # It imports torch, which no other claim needs.
+        from posttrain.learning.rl.several import EXCHANGE
+
+        own |= {EXCHANGE + name: each for name, each in exchange.METRICS.items()}
+    return own
 
 
 def _read(method: str, claim: MethodClaim) -> Iterator[tuple[str, str, str]]:
@@ -41,21 +124,6 @@ def _read(method: str, claim: MethodClaim) -> Iterator[tuple[str, str, str]]:
         yield "decide", each.metric, method
         if (other := each.compared_with(claim.against)) in claim.against:
             yield "decide", each.metric, other
-
-
-def _measured(trains: str, config: StageConfig) -> Collection[str] | None:
-    """What is in the curve of an arm; None where its config cannot say so."""
-    describe = getattr(config, "metrics", None)
-    if describe is None:
-        return None
-    own = {name if "/" in name else f"{trains}/{name}" for name in describe()}
-    own |= {f"schedule/{path}" for path, _ in schedules_in(config)}
-    if (exchange := _exchange(config)) is not None:
-        # It imports torch, which no other claim needs.
-        from posttrain.learning.rl.several import EXCHANGE
-
-        own |= {EXCHANGE + name for name in exchange.METRICS}
-    return own
 
 
 def _of_one_policy(metric: str, config: StageConfig) -> str:

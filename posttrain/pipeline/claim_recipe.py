@@ -1,15 +1,16 @@
 """A claim as a recipe of `flows.claim`: an arena, a stage for each arm and seed, a verdict."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from posttrain.methods.claim import Arena, MethodClaim
-from posttrain.methods.find import find_arena, find_method, plugins_of_project
+from posttrain.methods.find import arena_files, find_arena, find_method, plugins_of_project
 from posttrain.methods.lay import laid_over
 from posttrain.methods.method import Method
-from posttrain.pipeline.claim_metrics import refuse_unmeasured_of
+from posttrain.pipeline.claim_metrics import refuse_ungraded, refuse_unmeasured_of
 from posttrain.pipeline.flow import load_flow
 from posttrain.pipeline.recipe import Recipe
 from posttrain.pipeline.recipe_formats import FORMAT
@@ -49,8 +50,7 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
     arena, trains = find_arena(claim.arena), claim.trains
     flow = load_flow(FLOW, Path.cwd(), where=f"method {method.name}")
     grading = {name: method.sets[name] or {} for name in flow.GRADING if name in method.sets}
-    shared = {name: said for name, said in arena.sections.items() if name not in _NOT_SHARED}
-    values: dict[str, Any] = {"flow": FLOW, "format": FORMAT, **shared}
+    values: dict[str, Any] = {"flow": FLOW, "format": FORMAT, **_shared(arena)}
     arms, compared = {}, {}
     for name, said in _arms(method, claim).items():
         where = f"method {method.name}: claim {claim.name}: arm {name}"
@@ -59,15 +59,21 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
         compared[name] = _parsed(method, claim, arena, arm, where)[trains]
         for n in claim.numbers(seeds):
             values |= arm.stages(n)
-    refuse_unmeasured_of(method.name, claim, compared, where=_place(method, claim))
+    place, diagnosed = _place(method, claim), _diagnosed(arena, method)
+    refuse_unmeasured_of(method.name, claim, compared, where=place)
+    graded = laid_over(arena.sections.get("evaluate", {}), grading.get("evaluate", {}))
+    evaluation = flow.EVALUATION[0].config.parse(
+        task_parameters(graded), where=f"{place}: evaluate"
+    )
+    refuse_ungraded(claim, evaluation, diagnosed.get("diagnostics") or (), where=place)
     for n in claim.numbers(seeds):
         values[f"evaluate_{n}"] = {
             **_evaluation(flow, arena, [*arms], n, trains),
             # A seed is shared by two at least, and a method alone has no other arm.
             **({} if claim.against else {"seed_as": f"seed_{n}"}),
-            **laid_over(arena.sections.get("evaluate", {}), grading.get("evaluate", {})),
+            **graded,
         }
-        if diagnosed := _diagnosed(arena, method):
+        if diagnosed:
             numbers = claim.numbers(seeds)
             again = numbers[(numbers.index(n) + 1) % len(numbers)]
             made = _diagnosis(flow, arena, arms, n, trains, again)
@@ -108,23 +114,27 @@ def folder_of_claim(method: Method, claim: MethodClaim, root: Path) -> Path:
     return root.joinpath(*CLAIMS_FOLDER, f"{method.name}.{claim.name}")
 
 
-def stages_of_arena(
-    claim: MethodClaim, values: Mapping[str, Any], stages: Iterable[str]
-) -> list[str]:
-    """Pick the stages of a claim that make its arena's base, from which all arms begin.
+def arenas_of_same_base(name: str, root: Path) -> list[str]:
+    """Find the arenas whose base is that of another one, so that it is made once for all.
 
     Args:
-        claim: The claim.
-        values: Of `values_of_claim`.
-        stages: Names of all of the claim's stages.
+        name: Of an arena.
+        root: The project.
 
     Returns:
-        Those that the arena sets, or its flow adds, in the same order; none of an arm's own, no
-        evaluation, no verdict.
+        Names of the others in which every stage up to the base's comes to the same settings. One
+        whose file is wrong is passed over.
+
+    Raises:
+        UserError: What the named arena says is wrong.
 
     """
-    arena = find_arena(claim.arena).sections
-    return [name for name in stages if name in arena or name not in values]
+    own, found = _made_for_base(find_arena(name), root), []
+    for other in sorted(arena_files().keys() - {name}):
+        with suppress(UserError):
+            if _made_for_base(find_arena(other), root) == own:
+                found.append(other)
+    return found
 
 
 def digest_of_claim(method: Method, claim: MethodClaim) -> str:
@@ -142,6 +152,26 @@ def digest_of_claim(method: Method, claim: MethodClaim) -> str:
 def stage_of_arm(trains: str, arm: str, seed: int) -> str:
     """Name the stage of an arm at a seed, counted from 1."""
     return f"{trains}_{arm}_{seed}"
+
+
+def _shared(arena: Arena) -> dict[str, Any]:
+    """Sections of an arena that are shared by all arms, and those of the run as a whole."""
+    return {name: said for name, said in arena.sections.items() if name not in _NOT_SHARED}
+
+
+def _made_for_base(arena: Arena, root: Path) -> Any:
+    """What the stages up to an arena's base come to, and what they run on."""
+    recipe = recipe_of_claim({**_shared(arena), "plugins": plugins_of_project()}, root)
+    dag, names, new = recipe.resolve(root), set[str](), {arena.base}
+    while new:
+        names |= new
+        new = {above for each in new for above in dag.upstream(each)} - names
+    stages = {
+        name: (of.task.package, of.config.keyed(), of.seed_as, {**of.inputs})
+        for name, of in dag.stages.items()
+        if name in names
+    }
+    return arena.base, stages, recipe.run.seed, recipe.run.threads, recipe.run.kernels
 
 
 def _arms(method: Method, claim: MethodClaim) -> dict[str, Mapping[str, Any]]:

@@ -121,12 +121,28 @@ def standing_checks(methods: Sequence[FoundMethod], root: Path) -> dict[str, dic
 
 
 def checks_of(method: Method, root: Path) -> dict[str, str]:
-    """Say what was found in the checks of a method as it is today, by their kinds."""
-    found = standing_checks([FoundMethod(method, Path())], root).get(method.name, {})
-    return {
-        kind: f"{'passed' if each.passed else 'failed'}, {each.says}"
-        for kind, each in found.items()
-    }
+    """Say what was found in the checks of a method.
+
+    Args:
+        method: The method.
+        root: The project.
+
+    Returns:
+        A sentence by kind of check. One that was made when the method came to something else counts
+        for nothing, and is said to be stale: any section counts, also one that trains nothing.
+
+    """
+    standing = standing_checks([FoundMethod(method, Path())], root).get(method.name, {})
+    found: dict[str, str] = {}
+    for (name, kind), kept in kept_checks().items():
+        if name != method.name:
+            continue
+        told = f"{'passed' if kept.passed else 'failed'}, {kept.says}"
+        if kind not in standing:
+            again = f"posttrain method check {'--gradients ' * (kind == 'gradients')}{name}"
+            told = f"stale, as what it sets came to something else since; it {told}; again: {again}"
+        found[kind] = told
+    return found
 
 
 def passed_checks(methods: Sequence[FoundMethod], root: Path) -> frozenset[str]:

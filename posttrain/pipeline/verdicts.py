@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.methods.claim import MethodClaim
-from posttrain.methods.find import FoundMethod, every_method, method_folders, own_folder
+from posttrain.methods.find import FoundMethod, every_method, find_arena, method_folders, own_folder
 from posttrain.methods.method import Method
 from posttrain.pipeline.claim_recipe import digest_of_claim, recipe_of_claim, values_of_claim
 from posttrain.pipeline.kept_lines import kept_lines
@@ -258,6 +258,25 @@ def equal_arms(method: str, decisions: Sequence[Mapping[str, Any]]) -> Iterator[
         if len(equal) == len(compared):
             told += f": the mechanism may not have acted; posttrain method check {method}"
         yield told
+
+
+def stages_of_arena(
+    claim: MethodClaim, values: Mapping[str, Any], stages: Iterable[str]
+) -> list[str]:
+    """Pick the stages of a claim that make its arena's base, from which all arms begin.
+
+    Args:
+        claim: The claim.
+        values: Of `values_of_claim`.
+        stages: Names of all of the claim's stages.
+
+    Returns:
+        Those that the arena sets, or its flow adds, in the same order; none of an arm's own, no
+        evaluation, no verdict.
+
+    """
+    arena = find_arena(claim.arena).sections
+    return [name for name in stages if name in arena or name not in values]
 
 
 def seconds_of_base(claim: MethodClaim, stages: Sequence[str], ledger: Ledger) -> dict[str, float]:

@@ -97,7 +97,10 @@ class Slot(Generic[P]):
                 f"; take {', '.join(sorted(offered))}, or name the module that offers it under"
                 " `plugins`"
             )
-            hint = _offered_elsewhere(kind) or nearest(kind, offered) or known
+            # One that is near may be a slip, or the kind of a part of one's own.
+            if near := nearest(kind, offered):
+                known = f"{near} If a plug-in offers '{kind}', name its module under `plugins`"
+            hint = _offered_elsewhere(kind) or known
             raise ValueError(f"there is no {self.name} '{kind}'{hint}")
         if complaint := self.complaint(kind, part):
             raise ValueError(complaint)

@@ -2,9 +2,10 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import torch
 
@@ -16,13 +17,14 @@ from posttrain.learning.maths.decision import (
     paired_interval,
     seeds_enough,
 )
-from posttrain.methods.claim import ARENA_BASE, ClaimDecision
+from posttrain.methods.claim import ARENA_BASE, ClaimDecision, MechanismCheck
 from posttrain.stage.context import StageContext
+from posttrain.stage.formatting import counted
 from posttrain.stage.seeds import purpose_seed
 from tasks.verdict.config import VerdictConfig
 from tasks.verdict.measured import Measured, curve_value, holds, read_measured
 
-_LAYOUT = 2
+_LAYOUT = 3
 _OUTCOMES: tuple[Outcome, ...] = ("confirmed", "refuted", "undecided", "void")
 
 
@@ -34,9 +36,11 @@ def run(
 ) -> dict[str, float]:
     """Read what was measured, decide, and write the verdict."""
     measured = read_measured(inputs, config.arms, config.seeds)
+    contract = [*_contract(config, measured)]
+    mechanism = [*_mechanism(config, measured)]
     void = [
-        *_contract(config, measured),
-        *_mechanism(config, measured),
+        *(told for each in contract for told in each.told_of_base()),
+        *(told for each in mechanism for told in each.told_of_mechanism()),
         *_amounts(config, measured),
     ]
     compared = [_compared(config, each, measured, context.seed) for each in config.decide]
@@ -47,6 +51,8 @@ def run(
         "claim": config.claim,
         "verdict": outcome,
         "void": void,
+        "contract": [each.figures() for each in contract],
+        "mechanism": [each.figures() for each in mechanism],
         "decisions": compared,
         "seeds": config.seeds,
         "sentence": _sentence(outcome, void, compared, config.seeds),
@@ -56,28 +62,64 @@ def run(
     return {f"verdict/{each}": float(each == outcome) for each in _OUTCOMES}
 
 
-def _contract(config: VerdictConfig, measured: Measured) -> Iterator[str]:
-    """What the base does not show that the arena promises, in the mean over evaluations."""
+class _Looked(NamedTuple):
+    """A check, and what was measured of it."""
+
+    check: MechanismCheck
+    values: Sequence[float]
+    """What is held against its bounds: of a mechanism by seed, of the base one mean."""
+    at: str | None = None
+    """Which value of a curve that is; None of a figure that is no curve's."""
+
+    def figures(self) -> dict[str, Any]:
+        """Say it as the artifact does; numbers that are not finite are left out as null."""
+        return {
+            "metric": self.check.metric,
+            "at": self.at,
+            "values": [_finite(value) for value in self.values],
+            "asked": _bounds(self.check),
+            "holds": all(holds(self.check, value) for value in self.values),
+        }
+
+    def told_of_base(self) -> Iterator[str]:
+        """Say what the base does not show."""
+        for value in self.values:
+            if not holds(self.check, value):
+                yield f"the arena's base has {self.check.metric} {value:.3g}, and {self._asked()}"
+
+    def told_of_mechanism(self) -> Iterator[str]:
+        """Say at which seeds it did not happen."""
+        at = f" ({self.at})" if self.at else ""
+        for seed, value in enumerate(self.values, start=1):
+            if not holds(self.check, value):
+                yield (
+                    f"the mechanism did not act: {self.check.metric}{at} is {value:.3g} at seed"
+                    f" {seed}, and {self._asked()}"
+                )
+
+    def _asked(self) -> str:
+        return f"{_bounds(self.check)} is asked"
+
+
+def _contract(config: VerdictConfig, measured: Measured) -> Iterator[_Looked]:
+    """What the base shows of that which the arena promises, in the mean over evaluations."""
     for check in config.contract:
         values = [measured.value(check.metric, config.base, s) for s in range(config.seeds)]
-        if not holds(check, value := sum(values) / len(values)):
-            yield f"the arena's base has {check.metric} {value:.3g}, and {_bounds(check)} is asked"
+        yield _Looked(check, [fmean(values)])
 
 
-def _mechanism(config: VerdictConfig, measured: Measured) -> Iterator[str]:
-    """What did not happen in the method's arm, by seed."""
+def _mechanism(config: VerdictConfig, measured: Measured) -> Iterator[_Looked]:
+    """What happened in the method's arm, by seed."""
     own = config.arms[0]
     for check in config.mechanism:
-        for seed, curve in enumerate(measured.curves[own], start=1):
-            if "." in check.metric:
-                value = measured.value(check.metric, own, seed - 1)
-            else:
-                value = curve_value(curve, check.metric, check.at, own)
-            if not holds(check, value):
-                yield (
-                    f"the mechanism did not act: {check.metric} ({check.at}) is {value:.3g} at seed"
-                    f" {seed}, and {_bounds(check)} is asked"
-                )
+        if "." in check.metric:
+            yield _Looked(
+                check, [measured.value(check.metric, own, s) for s in range(config.seeds)]
+            )
+        else:
+            curves = measured.curves[own]
+            values = [curve_value(curve, check.metric, check.at, own) for curve in curves]
+            yield _Looked(check, values, check.at)
 
 
 def _amounts(config: VerdictConfig, measured: Measured) -> Iterator[str]:
@@ -198,10 +240,10 @@ def _sentence(outcome: str, void: list[str], compared: list[dict[str, Any]], see
             if len(known) == len(enough)
             else "; no number of seeds like these would be enough"
         )
-    return f"{outcome}: {figures}; {seeds} seeds{more}"
+    return f"{outcome}: {figures}; {counted(seeds, 'seed')}{more}"
 
 
-def _bounds(check: Any) -> str:
+def _bounds(check: MechanismCheck) -> str:
     low = [f"at least {check.at_least:g}"] if check.at_least is not None else []
     high = [f"at most {check.at_most:g}"] if check.at_most is not None else []
     return " and ".join([*low, *high])

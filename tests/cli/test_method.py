@@ -442,6 +442,26 @@ def test_what_claims_are_compared_with_is_listed_before_they_are_run(posttrain, 
     assert all(row["compared"] or row["figures"] for row in rows)
 
 
+def test_what_a_claim_may_name_is_listed_as_the_method_is_set(posttrain, toy):
+    toy.write(
+        "methods/pg/mine.yaml",
+        "name: mine\ntitle: Mine\nsource: {paper: a note}\nfamily: pg\nsays: It does.\n"
+        "sets:\n  rl: {algorithm: {preset: ppo}, draw: {sampler: solve_rate}}\n"
+        "  evaluate: {pass_at: [2], variants: {brief: {kind: budgets, tokens: [2]}}}\n"
+        "  diagnose: {diagnostics: {moved: {kind: weight_delta}}}\n",
+    )
+    found = json.loads(posttrain("method", "metrics", "mine", "-o", "json").out)
+    assert [*found] == ["rl", "evaluate", "diagnose"]
+    # Of the critic and of the sampler, which the default has not.
+    assert {"rl/value_loss", "rl/curriculum_signal"} <= found["rl"].keys()
+    assert {"pass_at_1", "pass_at_2", "ece", "brief.FIGURE"} <= found["evaluate"].keys()
+    assert "pass_at_8" not in found["evaluate"]
+    assert found["diagnose"].keys() == {"moved.FIGURE"}
+    plain = posttrain("method", "metrics", "grpo").out
+    assert "rl/clip_fraction" in plain
+    assert "rl/value_loss" not in plain
+
+
 def test_the_column_of_defaults_says_whose_they_are(posttrain):
     assert "framework's default" in posttrain("method", "show", "dapo").out
 
@@ -455,6 +475,9 @@ def test_an_arena_is_shown_with_its_budget_and_who_claims_there(posttrain):
     found = json.loads(posttrain("method", "show", "rare", "-o", "json").out)
     assert found["claims"] == ["xpo.finds_what_is_rare"]
     assert found["sections"]["preference"]["steps"] == 100
+    assert found["shares_its_base_with"] == []
+    shown = posttrain("method", "show", "proxy").out
+    assert "\nshares its base with\nproxy_together, verbose, verbose_few\n" in shown
 
 
 def test_no_name_of_a_claim_is_broken_where_the_terminal_is_narrow(posttrain, monkeypatch):

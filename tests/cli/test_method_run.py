@@ -8,7 +8,7 @@ import click
 import pytest
 
 from posttrain.cli import method_run
-from posttrain.cli.method_run import _base_told, _opened, below_base
+from posttrain.cli.method_run import _base_told, _opened, below_base, checks_told
 from posttrain.cli.method_verdict import keep_decided
 from posttrain.methods.find import find_method, methods_of
 from posttrain.pipeline.claim_recipe import values_of_claim
@@ -176,6 +176,19 @@ def test_arms_that_all_fell_below_their_start_are_said_to(tmp_path):
     assert below_base(evaluated(tmp_path, fell, held), ["mine", "other"], [1, 2]) == []
     # An arm alone is compared with its start by the claim itself.
     assert below_base(evaluated(tmp_path, fell), ["mine"], [1]) == []
+
+
+def test_a_check_is_told_with_its_figures_beside_what_was_asked():
+    base = {"metric": "pass_at_1", "at": None, "values": [0.5], "holds": True}
+    loss = {"metric": "rl/loss", "at": "last", "values": [0.25, None], "holds": False}
+    decided = {
+        "contract": [{**base, "asked": "at least 0.2 and at most 0.8"}],
+        "mechanism": [{**loss, "asked": "at most 0.5"}],
+    }
+    assert [*checks_told(decided)] == [
+        "contract: pass_at_1 0.5, at least 0.2 and at most 0.8 asked: holds",
+        "mechanism: rl/loss (last) 0.25, n/a, at most 0.5 asked: does not hold",
+    ]
 
 
 def test_a_claim_that_never_ran_is_not_compared_with_another_one(posttrain, toy):

@@ -16,10 +16,10 @@ from posttrain.methods.find import (
     methods_of,
 )
 from posttrain.pipeline.claim_recipe import (
+    arenas_of_same_base,
     digest_of_claim,
     folder_of_claim,
     recipe_of_claim,
-    stages_of_arena,
     values_of_claim,
 )
 from posttrain.pipeline.verdicts import (
@@ -31,6 +31,7 @@ from posttrain.pipeline.verdicts import (
     kept_verdicts,
     remarks_on_verdicts,
     seconds_of_base,
+    stages_of_arena,
     standing_verdicts,
     verdicts_of,
     where_decided,
@@ -38,6 +39,7 @@ from posttrain.pipeline.verdicts import (
 from posttrain.provenance.ledger import Run, StageRun, open_ledger
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import plugged
+from tasks.pretrain.config import PretrainConfig
 
 ROOT = Path(__file__).parents[2]
 ARENA = """
@@ -281,6 +283,23 @@ def test_what_cannot_be_compared_is_one_sentence(project, text, sentence):
     assert str(refused.value).endswith(sentence)
 
 
+def test_arenas_of_the_same_base_differ_in_nothing_that_leads_to_it(project):
+    project()
+    folder = project.root / "methods" / "arenas"
+    others = {
+        # What arms do from there, and a default that is spelled out.
+        "longer": ARENA.replace("rl: {steps: 3", "probe: {num_samples: 3}\n  rl: {steps: 30"),
+        "spelled": ARENA.replace("steps: 9", f"steps: 9, hidden: {PretrainConfig().hidden}"),
+        "more_data": ARENA.replace("pretrain:", "synthesize: {num_problems: 77}\n  pretrain:"),
+        "one_thread": ARENA.replace("pretrain:", "run: {threads: 1}\n  pretrain:"),
+        "from_pretrain": ARENA + "base: pretrain\n",
+        "wrong": ARENA.replace("steps: 9", "stepz: 9"),
+    }
+    for name, text in others.items():
+        (folder / f"{name}.yaml").write_text(text.replace("name: tiny", f"name: {name}"))
+    assert {*arenas_of_same_base("tiny", ROOT)} & others.keys() == {"longer", "spelled"}
+
+
 WHERE = "/methods/pg/mine.yaml: claims.better"
 SLIPS = {
     "of the method": (
@@ -306,6 +325,35 @@ SLIPS = {
             )
         },
         f"{WHERE}.decide: arm plain measures no 'rl/value_loss'",
+    ),
+}
+
+SLIPS |= {
+    "a metric that the evaluation does not have": (
+        {"method": METHOD.replace("metric: pass_at_1", "metric: mean_lenght")},
+        f"{WHERE}.decide: the evaluation has no 'mean_lenght'; did you mean 'mean_length'?",
+    ),
+    "more samples than are drawn": (
+        {"method": METHOD.replace("metric: pass_at_1", "metric: pass_at_2")},
+        f"{WHERE}.decide: the evaluation has no 'pass_at_2'; did you mean 'pass_at_1'?",
+    ),
+    "a figure of no variant": (
+        {
+            "method": METHOD.replace("metric: pass_at_1", "metric: brif.length").replace(
+                "sets: {", "sets: {evaluate: {variants: {brief: {kind: budgets, tokens: [2]}}}, "
+            )
+        },
+        f"{WHERE}.decide: no variant of evaluate and no diagnostic of diagnose is called 'brif', of"
+        " which brif.length would be a figure; did you mean 'brief'?",
+    ),
+    "a mechanism without a curve": (
+        {
+            "method": METHOD.replace(
+                "decide:", "mechanism: [{metric: pass_at_1, at_least: 0}]\n  decide:"
+            )
+        },
+        f"{WHERE}.mechanism: pass_at_1 is no metric of a curve, such as rl/..., and no figure with"
+        " a dot; a mechanism looks at these alone",
     ),
 }
 
@@ -340,6 +388,13 @@ def test_metrics_of_schedules_and_of_exchanges_are_known(project):
     found, claim = project(asking(several, "rl/exchange_offerd"))
     with pytest.raises(UserError, match="did you mean 'rl/exchange_offered'"):
         values_of_claim(found.method, claim, seeds=2)
+
+
+def test_what_an_environment_counts_is_its_own_affair(project):
+    own = METHOD.replace("metric: pass_at_1", "metric: tool_errors")
+    plays = ARENA.replace("evaluate: {", "evaluate: {environment: calculator, ")
+    found, claim = project(own, plays)
+    assert values_of_claim(found.method, claim, seeds=2)["verdict"]["decide"]
 
 
 @pytest.mark.slow  # six plans of twelve stages: six seconds

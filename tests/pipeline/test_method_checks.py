@@ -63,6 +63,20 @@ def test_a_check_counts_until_the_method_comes_to_something_else(tmp_path, mine)
     assert passed_checks([find_method("mine")], ROOT) == frozenset()
 
 
+def test_a_check_is_said_to_be_stale_where_a_section_that_trains_nothing_is_added(tmp_path, mine):
+    keep_checks(tmp_path, [check(mine), check(mine, "gradients", passed=False)])
+    write(tmp_path, "mine", sets={**mine.method.sets, "evaluate": {"max_tokens": 16}})
+    graded = find_method("mine")
+    assert passed_checks([graded], ROOT) == frozenset()
+    moved = "stale, as what it sets came to something else since; it"
+    assert checks_of(graded.method, ROOT) == {
+        "switches": f"{moved} passed, so it is; again: posttrain method check mine",
+        "gradients": f"{moved} failed, so it is; again: posttrain method check --gradients mine",
+    }
+    keep_checks(tmp_path, [check(graded)])
+    assert checks_of(graded.method, ROOT)["switches"] == "passed, so it is"
+
+
 def test_gradients_that_are_others_take_it_back_and_alone_are_not_enough(tmp_path, mine):
     keep_checks(tmp_path, [check(mine, "gradients")])
     assert passed_checks([mine], ROOT) == frozenset()

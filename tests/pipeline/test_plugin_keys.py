@@ -191,6 +191,9 @@ def test_plan_refuses_a_kind_that_nobody_offers(project):
     project.recipe("plugins: [my_turns]\n" + NAMED.replace("early", "erly"))
     with pytest.raises(UserError) as caught:
         project.plan()
-    sentence = "second.amount.shape: there is no schedule 'erly'; did you mean 'early'?"
+    sentence = (
+        "second.amount.shape: there is no schedule 'erly'; did you mean 'early'? If a plug-in"
+        " offers 'erly', name its module under `plugins`"
+    )
     assert str(caught.value) == sentence
     assert not (project.root / ".posttrain").exists()

@@ -75,7 +75,11 @@ def test_a_dump_holds_the_fields_of_the_part_and_parses_again():
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ("sqare", "s.one: there is no shape 'sqare'; did you mean 'square'?"),
+        (
+            "sqare",
+            "s.one: there is no shape 'sqare'; did you mean 'square'? If a plug-in offers 'sqare',"
+            " name its module under `plugins`",
+        ),
         ({"kind": "square", "sied": 2}, "s.one.sied: unknown key; did you mean 'side'?"),
         ({"kind": "strip"}, "s.one.length: a value is required here"),
         (

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import polars as pl
 import pytest
 
-from posttrain.data.schemas import ROLLOUTS
+from posttrain.data.schemas import ROLLOUTS, problems_table, with_row_ids
 from posttrain.data.tables import read_table
+from posttrain.learning.curriculum.base import ProblemPool, ProblemSampler, ProblemStream
 from posttrain.learning.curriculum.examples import ExamplesStream
 from posttrain.learning.curriculum.solve_rate import SolveRate, SolveRateStream
 from posttrain.learning.models.checkpoint import Checkpointer
@@ -21,7 +22,7 @@ from posttrain.learning.rl.producers.base import Workbench
 from posttrain.learning.rl.producers.plain import PlainProduction
 from posttrain.learning.rl.rewarder import Rewarder
 from posttrain.learning.rl.rollout_batch import rollout_batch
-from posttrain.learning.rl.rollouter import Rollouter
+from posttrain.learning.rl.rollouter import Rollouter, start_rollouter
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.stop import Stopping
 from posttrain.learning.rl.store import RolloutStore
@@ -416,3 +417,33 @@ def test_a_producer_that_forgets_a_problem_is_refused(loop, monkeypatch):
     monkeypatch.setattr(PlainProduction, "produce", lambda *given: produce(*given)[1:])
     with pytest.raises(UserError, match=r"rl: producer\.plain: .* 6 problems and gave 5 groups"):
         loop.run()
+
+
+class Halved(ProblemSampler):
+    """The first problem for half of the run, then the second."""
+
+    kind: str = "halved"
+
+    def start(self, pool):
+        return HalvedStream(pool.steps)
+
+
+class HalvedStream(ProblemStream):
+    def __init__(self, steps):
+        self.steps = steps
+
+    def draw(self, count, *, seed, step, without=()):
+        return [int(2 * step >= self.steps)][:count]
+
+
+def test_a_sampler_is_told_how_many_steps_it_plans_for(guesser, coins, tmp_path):
+    policy = load_policy(guesser)
+    table = with_row_ids(problems_table(coins[:4]), ("source", "prompt", "answer", "verifier"))
+    given = {"problems_per_step": 1, "group_size": 2, "max_tokens": 16}
+    config = RlStageConfig(**given, steps=4, draw={"sampler": Halved()})
+    rewarder = Rewarder(config.reward, VerifierCache())
+    bench = Workbench(FakeEngine(policy.tokenizer, None), rewarder, policy.tokenizer)
+    context = StageContext.quiet(tmp_path)
+    started = start_rollouter(config, ProblemPool(table), bench, context, count=1)
+    drawn = [[*started.stream.draw(1, seed=0, step=step)] for step in range(4)]
+    assert drawn == [[0], [0], [1], [1]]

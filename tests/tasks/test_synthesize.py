@@ -479,6 +479,7 @@ def test_an_unknown_verifier_is_refused_with_the_nearest(refusal, rows):
     file = rows({"prompt": "1 + 1 =", "answer": "2"})
     assert refusal(sources=[file_source(file, verifier="numerc")]) == (
         "synthesize.sources.0.verifier: there is no verifier 'numerc'; did you mean 'numeric'?"
+        " If a plug-in offers 'numerc', name its module under `plugins`"
     )
 
 

@@ -7,8 +7,10 @@ import pytest
 
 from posttrain.data.schemas import COMPLETIONS, CURVE
 from posttrain.data.tables import write_table
+from posttrain.pipeline.claim_metrics import metrics_of_evaluation
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from tasks.evaluate.config import EvaluateConfig
 from tasks.verdict.config import VerdictConfig
 from tasks.verdict.measured import Measured
 from tasks.verdict.stage import run
@@ -235,11 +237,63 @@ def test_a_check_looks_at_one_value_of_the_curve(judge, at, value):
     assert judge([0.6] * 2, [0.4] * 2, mechanism=[check], curves=curves)["verdict"] == "confirmed"
 
 
+def test_what_was_measured_of_each_check_stands_beside_its_bounds(judge):
+    """Two steps in the curve of each of two seeds; the base has 0.5 at both."""
+    verdict = judge(
+        [0.6, 0.6],
+        [0.4, 0.4],
+        contract=[{"metric": "pass_at_1", "at_least": 0.2, "at_most": 0.8}],
+        mechanism=[
+            {"metric": "rl/clip_fraction", "at_least": 0.01},
+            {"metric": "rl/loss", "at": "last", "at_most": 0.5},
+        ],
+        curves={"ours": {"rl/clip_fraction": [0.01, 0.03], "rl/loss": [1.0, float("inf")]}},
+    )
+    assert verdict["contract"] == [
+        {
+            "metric": "pass_at_1",
+            "at": None,
+            "values": [0.5],
+            "asked": "at least 0.2 and at most 0.8",
+            "holds": True,
+        }
+    ]
+    clipped, loss = verdict["mechanism"]
+    assert clipped == {
+        "metric": "rl/clip_fraction",
+        "at": "mean",
+        "values": pytest.approx([0.02, 0.02]),
+        "asked": "at least 0.01",
+        "holds": True,
+    }
+    assert (loss["at"], loss["values"], loss["holds"]) == ("last", [None, None], False)
+
+
+def test_a_run_alone_is_one_seed(judge):
+    assert "undecided; 1 seed; no number" in judge([0.6], [0.4])["sentence"]
+
+
 def test_a_metric_that_is_none_is_one_sentence(judge):
     with pytest.raises(UserError, match="has no pass_at_2; take one of pass_at_1, pass_at_8"):
         judge([0.6] * 2, [0.4] * 2, decide=[{**HIGHER, "metric": "pass_at_2"}])
     with pytest.raises(UserError, match="the curve of ours has no rl/rewards"):
         judge([0.6] * 2, [0.4] * 2, decide=[{**HIGHER, "metric": "rl/rewards"}])
+
+
+def test_the_metrics_that_a_claim_may_name_are_those_that_a_verdict_reads():
+    """And no other: what it names where one is unknown is what is listed."""
+    config = EvaluateConfig(num_samples=8, pass_at=(8,))
+    estimate = {"value": 1.0}
+    graded = policy("ours", 0.5) | {
+        "best_of": [{"k": k, "value": 1.0} for k in (1, 8)],
+        "episodes": {"score": estimate, "turns": estimate, "facts": {}},
+    }
+    measured = Measured([{"ours": graded}], [completions({"ours": 0.5})], {})
+    listed = metrics_of_evaluation(config)
+    assert all(isinstance(measured.value(name, "ours", 0), float) for name in listed)
+    with pytest.raises(UserError) as unknown:
+        measured.value("none", "ours", 0)
+    assert {*str(unknown.value).partition("take one of ")[2].split(", ")} == {*listed}
 
 
 def test_what_episodes_earned_and_what_was_counted_may_decide():

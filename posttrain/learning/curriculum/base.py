@@ -44,6 +44,9 @@ class ProblemPool:
     """Where the solve rates are from, for errors."""
     places: Callable[[], str] = str
     """Says in words where the problems' verifiers look for an answer, for errors."""
+    steps: int | None = None
+    """Most steps that the run draws for, for a sampler that plans over them; it may stop before.
+    None where no run draws."""
 
     def rates(self) -> dict[str, float]:
         """Share of the attempts that solved each problem, by id; only of those that were tried."""

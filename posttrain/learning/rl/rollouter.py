@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -303,7 +303,7 @@ def start_rollouter(
     pool, prompts = with_room(pool, bench.tokenizer, room, note=context.note)
     stream = start_sampler(
         draw.sampler,
-        pool,
+        replace(pool, steps=config.steps),
         count=count,
         sources=draw.sources,
         most_of_one_answer=draw.most_of_one_answer,

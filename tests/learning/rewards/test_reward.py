@@ -183,7 +183,8 @@ def test_what_a_combination_remembers_is_in_the_checkpoint(plugins):
     [
         (
             {"components": {"a": "verifer"}},
-            "rl.reward.components.a: there is no component 'verifer'; did you mean 'verifier'?",
+            "rl.reward.components.a: there is no component 'verifer'; did you mean 'verifier'?"
+            " If a plug-in offers 'verifer', name its module under `plugins`",
         ),
         (
             {"combine": {"kind": "sum", "weights": {"corect": 1}}},
