@@ -20,6 +20,7 @@ from posttrain.learning.rollouts.strategies.vote import VoteStrategy
 from posttrain.learning.rollouts.variants.budgets import Budgets
 from posttrain.learning.rollouts.variants.by_source import BySource
 from posttrain.learning.rollouts.variants.length_bins import LengthBins
+from posttrain.learning.rollouts.variants.length_halves import LengthHalves
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.spec import ArtifactKind, Dag, Reference, Stage
@@ -374,6 +375,20 @@ def test_length_bins_find_the_best_length_of_each_level(coins):
     assert [float(found[f"best_{level}"][0]) for level in (1, 2)] == [6.0, 8.0]
     assert float(found["grows"][0]) == 1.0
     assert float(found["hump"][0]) == 0.0
+
+
+def test_halves_by_length_are_of_one_problem_each(coins):
+    """Medians of 5 and of 6; a sample as long as the median is in no half, nor is one of equals."""
+    samples = DrawnSamples(
+        [[None] * 4] * 3,
+        torch.tensor([[1.0, 1, 0, 1], [0, 0, 1, 1], [1, 0, 1, 0]], dtype=torch.float64),
+        lengths_PN=torch.tensor([[2.0, 4, 6, 9], [6, 3, 6, 8], [5, 5, 5, 5]], dtype=torch.float64),
+    )
+    found = LengthHalves().measured(samples, samples, [coins[0]] * 3)
+    assert found["shorter"][:2].tolist() == [1.0, 0.0]
+    assert found["longer"][:2].tolist() == [0.5, 1.0]
+    assert found["change"][:2].tolist() == [-0.5, 1.0]
+    assert all(each[2].isnan() for each in found.values())
 
 
 def test_a_filtered_vote_is_of_the_lengths_that_agree():

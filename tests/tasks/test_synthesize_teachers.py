@@ -209,6 +209,20 @@ def test_a_self_rating_teacher_draws_each_line_for_itself(sum_problems):
         assert 0.35 < sum(high) / len(high) < 0.65
 
 
+def test_a_self_rating_teacher_rates_a_share_of_its_solutions_as_it_would_rate_all(sum_problems):
+    plain = solved_by(ProgramTeacher(error_rate=0.5), sum_problems)
+    every = solved_by(SelfRatingTeacher(error_rate=0.5), sum_problems)
+    some = solved_by(SelfRatingTeacher(error_rate=0.5, share=0.25), sum_problems)
+    assert all(text in pair for text, *pair in zip(some, plain, every, strict=True))
+    rated = [text == whole for text, whole in zip(some, every, strict=True)]
+    # 150 of 600 are expected, and 97 is five deviations away.
+    assert 97 < sum(rated) < 203
+    right = [final_answer(text) == str(index // 2 + 1) for index, text in enumerate(plain)]
+    for kind in (True, False):
+        those = [each for each, r in zip(rated, right, strict=True) if r is kind]
+        assert 0.1 < sum(those) / len(those) < 0.4
+
+
 def test_a_repeating_teacher_writes_its_last_line_again_and_nothing_else(sum_problems):
     plain = solved_by(ProgramTeacher(error_rate=0.5), sum_problems)
     repeating = solved_by(RepeatingTeacher(error_rate=0.5, most=2), sum_problems)

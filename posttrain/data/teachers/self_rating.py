@@ -33,6 +33,8 @@ class SelfRatingTeacher(Teacher):
     """What the lines begin with, in their order."""
     values: tuple[float, ...] = Field(default=(0.1, 0.3, 0.5, 0.7, 0.9), min_length=1)
     """What a line may say, each as often as the others."""
+    share: float = Field(default=1.0, gt=0.0, le=1.0)
+    """Probability that a solution is rated at all, right or wrong."""
 
     def solves(self, generator: str) -> bool:
         """Look for a program; see `Teacher.solves`."""
@@ -41,9 +43,12 @@ class SelfRatingTeacher(Teacher):
     def solve(self, problems: "Sequence[Problem]", request: TeacherRequest) -> Iterator[Solution]:
         """Write solutions with ratings under them; see `Teacher.solve`."""
         drawn = random.Random(stable_seed(request.seed, "ratings"))
+        # Draws of their own: which numbers are stated does not hang on how many are.
+        rated = random.Random(stable_seed(request.seed, "rated"))
         for solution in self._programs().solve(problems, request):
             lines = [f"{name}: {drawn.choice(self.values):g}" for name in self.ratings]
-            yield replace(solution, text="\n".join((solution.text, *lines)))
+            text = "\n".join((solution.text, *lines))
+            yield replace(solution, text=text) if rated.random() < self.share else solution
 
     def _programs(self) -> ProgramTeacher:
         return ProgramTeacher(error_rate=self.error_rate)

@@ -1,10 +1,13 @@
 """Diagnostics of weights and of what reward models say, by hand."""
 
+import math
+
 import pytest
 import torch
 
 from posttrain.learning.rollouts.diagnostics.base import Seen
 from posttrain.learning.rollouts.diagnostics.one_vs_many import OneVsMany
+from posttrain.learning.rollouts.diagnostics.proxy_correlation import ProxyCorrelation
 from posttrain.learning.rollouts.diagnostics.representation_rank import RepresentationRank
 from posttrain.learning.rollouts.diagnostics.samples import PolicySamples
 from posttrain.learning.rollouts.diagnostics.weight_delta import WeightDelta
@@ -85,10 +88,11 @@ def graded(monkeypatch):
     """Reward models as tables of rewards, on the samples of one problem or two."""
 
     def of(samples, **models):
-        module = "posttrain.learning.rollouts.diagnostics.one_vs_many"
-        monkeypatch.setattr(f"{module}.samples_by_policy", lambda seen: {"sft": samples})
         rewards = {name: torch.tensor(each, dtype=torch.float64) for name, each in models.items()}
-        monkeypatch.setattr(f"{module}._rewards", lambda path, *_: rewards[path])
+        for part in ("one_vs_many", "proxy_correlation"):
+            module = f"posttrain.learning.rollouts.diagnostics.{part}"
+            monkeypatch.setattr(f"{module}.samples_by_policy", lambda seen: {"sft": samples})
+            monkeypatch.setattr(f"{module}.rewards_of", lambda path, *_: rewards[path])
         return Seen(reward_models={name: name for name in models}, reference="sft")
 
     return of
@@ -132,3 +136,24 @@ def test_one_right_answer_stands_against_many_wrong_ones(graded):
 def test_too_few_wrong_answers_are_told(graded):
     with pytest.raises(UserError, match="no problem has a right sample and 3 different wrong ones"):
         OneVsMany(many=3, best_of=2).diagnose(graded(SAMPLES, one=[[0.0] * 4] * 2))
+
+
+def test_a_proxy_is_held_against_what_is_right_over_all_samples(graded):
+    """Right are 3 of 8, which the proxy ranks above all others.
+
+    Ranks 0 to 7 have a mean of 3.5 and squares of 42 about it; those of two values, 5 times 2 and 3
+    times 6, squares of 30. The products sum to 30, and with ranks 0, 1, 2 of the right ones to -30.
+    """
+    best = [[7.0, 1.0, 2.0, 6.5], [9.0, 0.0, 3.0, -float("inf")]]
+    worst = [[-each for each in row] for row in best]
+    seen = graded(SAMPLES, reward=best, other=worst)
+    found = ProxyCorrelation().diagnose(seen).figures
+    assert found == {"sft": {"correlation": pytest.approx(math.sqrt(30 / 42))}}
+    turned = ProxyCorrelation(proxy="other").diagnose(seen).figures
+    assert turned == {"sft": {"correlation": pytest.approx(-math.sqrt(30 / 42))}}
+    with pytest.raises(UserError, match="no reward model 'rewards'; did you mean 'reward'"):
+        ProxyCorrelation(proxy="rewards").diagnose(seen)
+
+
+def test_a_proxy_of_one_value_correlates_with_nothing(graded):
+    assert ProxyCorrelation().diagnose(graded(SAMPLES, reward=[[1.0] * 4] * 2)).figures == {}

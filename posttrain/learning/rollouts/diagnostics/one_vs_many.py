@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from posttrain.learning.rollouts.diagnostics.base import Diagnosis, Diagnostic, Seen
+from posttrain.learning.rollouts.diagnostics.rewards import rewards_of
 from posttrain.learning.rollouts.diagnostics.samples import (
     PolicySamples,
     reference_samples,
@@ -15,8 +16,6 @@ from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from torch import Tensor
 
 
 class OneVsMany(Diagnostic):
@@ -84,7 +83,7 @@ class OneVsMany(Diagnostic):
         from posttrain.learning.rollouts.strategies.base import DrawnSamples
         from posttrain.learning.rollouts.strategies.best_of_n import BestOfNStrategy
 
-        rewards_PN = _rewards(path, samples, device)
+        rewards_PN = rewards_of(path, samples, device)
         exact = ranks = pairs = 0.0
         for place, numbers in sets.items():
             one, *many = rewards_PN[place, numbers].tolist()
@@ -117,25 +116,3 @@ class OneVsMany(Diagnostic):
         if len(told) > 1:
             told["lead"] = told["foretold"] - told["foretold_by_pairs"]
         return told
-
-
-def _rewards(path: "Path", samples: PolicySamples, device: str) -> "Tensor":
-    """Reward of every sample, float64 ``[P, N]``; an empty text ranks last."""
-    import torch
-
-    from posttrain.data.contexts import in_context
-    from posttrain.learning.models.reward_head import load_reward_model
-
-    model = load_reward_model(path, device=device)
-    wanted = [
-        (*prompt, text)
-        for prompt, texts in zip(samples.prompts, samples.texts, strict=True)
-        for text in sorted(set(texts) - {""})
-    ]
-    prompts = in_context([prompt for prompt, _, _ in wanted], [each for _, each, _ in wanted])
-    known = dict(zip(wanted, model.score(prompts, [text for *_, text in wanted]), strict=True))
-    rows = [
-        [known.get((*prompt, text), float("-inf")) for text in texts]
-        for prompt, texts in zip(samples.prompts, samples.texts, strict=True)
-    ]
-    return torch.tensor(rows, dtype=torch.float64)

@@ -10,6 +10,7 @@ from posttrain.learning.rollouts.diagnostics.frontier import Frontier
 from posttrain.learning.rollouts.diagnostics.gold_curve import GoldCurve
 from posttrain.learning.rollouts.diagnostics.one_vs_many import OneVsMany
 from posttrain.learning.rollouts.diagnostics.posterior import Posterior
+from posttrain.learning.rollouts.diagnostics.proxy_correlation import ProxyCorrelation
 from posttrain.learning.rollouts.diagnostics.published_curves import PublishedCurves
 from posttrain.learning.rollouts.diagnostics.representation_rank import RepresentationRank
 from posttrain.learning.rollouts.diagnostics.tampering import Tampering
@@ -30,6 +31,7 @@ DIAGNOSTICS = Slot(
         "weight_delta": WeightDelta,
         "tampering": Tampering,
         "one_vs_many": OneVsMany,
+        "proxy_correlation": ProxyCorrelation,
         "gold_curve": GoldCurve,
         "frontier": Frontier,
         "posterior": Posterior,

@@ -8,6 +8,7 @@ from posttrain.learning.rollouts.variants.by_source import BySource
 from posttrain.learning.rollouts.variants.end_scaled import EndScaled
 from posttrain.learning.rollouts.variants.intervention import Intervention
 from posttrain.learning.rollouts.variants.length_bins import LengthBins
+from posttrain.learning.rollouts.variants.length_halves import LengthHalves
 from posttrain.learning.rollouts.variants.retrieved import Retrieved
 from posttrain.learning.rollouts.variants.stated_view import StatedView
 from posttrain.stage.slots import Slot
@@ -19,6 +20,7 @@ VARIANTS = Slot(
         "intervention": Intervention,
         "budgets": Budgets,
         "length_bins": LengthBins,
+        "length_halves": LengthHalves,
         "beam": Beam,
         "best_step": BestStep,
         "retrieved": Retrieved,
