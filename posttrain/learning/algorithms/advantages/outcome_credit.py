@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from posttrain.learning.algorithms.advantages.group_relative import GroupRelative
+from posttrain.learning.algorithms.advantages.group import GroupRelative
 from posttrain.learning.algorithms.batches import RolloutBatch, TokenCost, needed
 
 if TYPE_CHECKING:
