@@ -477,7 +477,7 @@ def test_an_arena_is_shown_with_its_budget_and_who_claims_there(posttrain):
     assert found["sections"]["preference"]["steps"] == 100
     assert found["shares_its_base_with"] == []
     shown = posttrain("method", "show", "proxy").out
-    assert "\nshares its base with\nproxy_together, verbose, verbose_few\n" in shown
+    assert "\nshares its base with\nproxy_together\n" in shown
 
 
 def test_no_name_of_a_claim_is_broken_where_the_terminal_is_narrow(posttrain, monkeypatch):
