@@ -37,8 +37,8 @@ def refuse_ungraded(
 ) -> None:
     """Refuse a claim on what neither its evaluation nor its diagnosis measures.
 
-    What an environment counts is its own affair: where one is set, any name without a dot passes,
-    and so does any figure of a variant or a diagnostic that there is.
+    What an environment counts is its own affair: where one is set, a decision may name anything
+    without a dot. Any figure of a variant or a diagnostic that there is passes, too.
 
     Args:
         claim: The claim.

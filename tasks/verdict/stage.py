@@ -112,14 +112,14 @@ def _mechanism(config: VerdictConfig, measured: Measured) -> Iterator[_Looked]:
     """What happened in the method's arm, by seed."""
     own = config.arms[0]
     for check in config.mechanism:
-        if "." in check.metric:
-            yield _Looked(
-                check, [measured.value(check.metric, own, s) for s in range(config.seeds)]
-            )
-        else:
+        # What is of a curve has a slash, and dots too where it is a schedule's.
+        if "/" in check.metric:
             curves = measured.curves[own]
             values = [curve_value(curve, check.metric, check.at, own) for curve in curves]
             yield _Looked(check, values, check.at)
+        else:
+            figures = [measured.value(check.metric, own, each) for each in range(config.seeds)]
+            yield _Looked(check, figures)
 
 
 def _amounts(config: VerdictConfig, measured: Measured) -> Iterator[str]:
@@ -225,15 +225,18 @@ def _sentence(outcome: str, void: list[str], compared: list[dict[str, Any]], see
     if void:
         return f"void: {'; '.join(void)}"
     figures = "; ".join(
-        f"{each['metric']} {_mean(each['ours']):.4g} against {_mean(each['theirs']):.4g}"
-        f"{f' of {rival}' if (rival := each['against']) else ''}, difference"
+        f"{each['metric']} {fmean(each['ours']):.4g} against"
+        f" {'' if (rival := each['against']) else 'the number '}{fmean(each['theirs']):.4g}"
+        f"{f' of {rival}' if rival else ''}, difference"
         f" {each['difference']:+.4g} [{_shown(each['low'])}, {_shown(each['high'])}],"
         f" {each['is']} by {each['margin']:g}: {each['outcome']}"
         for each in compared
     )
     enough = [each["seeds_enough"] for each in compared if each["outcome"] == "undecided"]
     more = ""
-    if outcome == "undecided":
+    if seeds == 1:
+        more = ", which cannot tell how far seeds differ"
+    elif outcome == "undecided":
         known = [each for each in enough if each is not None]
         more = (
             f"; {max(known):.0f} seeds would be enough if they differ as these do"
@@ -247,10 +250,6 @@ def _bounds(check: MechanismCheck) -> str:
     low = [f"at least {check.at_least:g}"] if check.at_least is not None else []
     high = [f"at most {check.at_most:g}"] if check.at_most is not None else []
     return " and ".join([*low, *high])
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _finite(value: float) -> float | None:

@@ -137,8 +137,8 @@ def test_a_limit_takes_the_place_of_another_arm(judge):
     limit = {"metric": "mean_length", "is": "lower", "than": 18.0, "margin": 0.0}
     kept = judge([0.6, 0.6], [0.4, 0.4], lengths=(17.5, 20.0), decide=[limit])
     assert kept["sentence"] == (
-        "confirmed: mean_length 17.5 against 18, difference -0.5 [-0.5, -0.5], lower by 0:"
-        " confirmed; 2 seeds"
+        "confirmed: mean_length 17.5 against the number 18, difference -0.5 [-0.5, -0.5],"
+        " lower by 0: confirmed; 2 seeds"
     )
     assert kept["decisions"][0]["against"] is None
     over = judge([0.6, 0.6], [0.4, 0.4], lengths=(18.5, 20.0), decide=[limit])
@@ -237,6 +237,13 @@ def test_a_check_looks_at_one_value_of_the_curve(judge, at, value):
     assert judge([0.6] * 2, [0.4] * 2, mechanism=[check], curves=curves)["verdict"] == "confirmed"
 
 
+def test_a_number_that_changes_is_of_the_curve_whatever_its_path(judge):
+    check = {"metric": "schedule/draw.temperature", "at": "change", "at_least": 0.3}
+    curves = {"ours": {"schedule/draw.temperature": [0.5, 1.0]}}
+    verdict = judge([0.6] * 2, [0.4] * 2, mechanism=[check], curves=curves)
+    assert verdict["mechanism"][0]["values"] == [0.5, 0.5]
+
+
 def test_what_was_measured_of_each_check_stands_beside_its_bounds(judge):
     """Two steps in the curve of each of two seeds; the base has 0.5 at both."""
     verdict = judge(
@@ -270,7 +277,8 @@ def test_what_was_measured_of_each_check_stands_beside_its_bounds(judge):
 
 
 def test_a_run_alone_is_one_seed(judge):
-    assert "undecided; 1 seed; no number" in judge([0.6], [0.4])["sentence"]
+    said = judge([0.6], [0.4])["sentence"]
+    assert said.endswith(": undecided; 1 seed, which cannot tell how far seeds differ")
 
 
 def test_a_metric_that_is_none_is_one_sentence(judge):

@@ -12,7 +12,7 @@ class ProxyCorrelation(Diagnostic):
     """Holds the rewards of the reference's samples against whether they are right.
 
     `correlation` is Spearman's rank correlation of the two, over all samples of all problems. Where
-    a share p of them is right and no two rewards are equal, it is at most the root of 3 p (1 - p).
+    a share p of many is right and no two rewards are equal, it is at most about √(3 p (1 - p)).
     """
 
     SOURCE = (

@@ -16,8 +16,8 @@ class LengthHalves(Variant):
     """Parts the samples of each problem at their median length.
 
     `shorter` is how often those below it are right, `longer` how often those above, and `change`
-    the second less the first: 0 where length is of no use. It is taken within a problem, as hard
-    problems have long answers.
+    the second less the first: 0 where length is of no use. Samples at the median are in neither. It
+    is taken within a problem, as hard problems have long answers.
     """
 
     kind: Literal["length_halves"] = "length_halves"
