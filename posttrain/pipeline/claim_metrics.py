@@ -3,10 +3,13 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from posttrain.methods.claim import OF_EVALUATION, MethodClaim
+from posttrain.methods.claim import OF_EVALUATION, Arena, MethodClaim
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.schedule import schedules_in
+
+_OF_PLAY = frozenset({"score", "turns"})
+"""What an evaluation measures only where an environment is set, beside what that counts."""
 
 
 def refuse_unmeasured_of(
@@ -33,15 +36,21 @@ def refuse_unmeasured_of(
 
 
 def refuse_ungraded(
-    claim: MethodClaim, evaluation: Any, diagnostics: Collection[str], *, where: str
+    claim: MethodClaim,
+    arena: Arena,
+    evaluation: Any,
+    diagnostics: Collection[str],
+    *,
+    where: str,
 ) -> None:
     """Refuse a claim on what neither its evaluation nor its diagnosis measures.
 
-    What an environment counts is its own affair: where one is set, a decision may name anything
-    without a dot. Any figure of a variant or a diagnostic that there is passes, too.
+    What an environment counts is its own affair: where one is set, a decision and a contract may
+    name anything without a dot. Any figure of a variant or a diagnostic that there is passes, too.
 
     Args:
         claim: The claim.
+        arena: Its arena, whose contract names metrics too.
         evaluation: Config of the evaluation of its arms.
         diagnostics: Names of the diagnostics that look at them.
         where: The claim's place, for the error.
@@ -50,28 +59,36 @@ def refuse_ungraded(
         UserError: The metric's place, and the nearest one that there is.
 
     """
-    named = [*evaluation.variants, *diagnostics]
-    graded = metrics_of_evaluation(evaluation)
-    plays = "environment" in evaluation.model_fields_set
-    said = [("mechanism", each.metric) for each in claim.mechanism]
-    for part, metric in (*said, *(("decide", each.metric) for each in claim.decide)):
+    named, plays = [*evaluation.variants, *diagnostics], bool(evaluation.environment.authors())
+    graded = [each for each in metrics_of_evaluation(evaluation) if plays or each not in _OF_PLAY]
+    contract = f"arena {arena.name}: contract"
+    for place, metric in (
+        *((contract, each.metric) for each in arena.contract),
+        *((f"{where}.mechanism", each.metric) for each in claim.mechanism),
+        *((f"{where}.decide", each.metric) for each in claim.decide),
+    ):
         if "/" in metric:
+            if place == contract:
+                raise UserError(
+                    f"{place}: {metric} is of a curve, and the base has none; take a metric of the"
+                    " evaluation, or a figure, which has a dot"
+                )
             continue
         name, dot, _ = metric.partition(".")
         if dot and name not in named:
             told = nearest(name, named) or f"; there are {', '.join(named) or 'none'}"
             raise UserError(
-                f"{where}.{part}: no variant of evaluate and no diagnostic of diagnose is called"
+                f"{place}: no variant of evaluate and no diagnostic of diagnose is called"
                 f" '{name}', of which {metric} would be a figure{told}"
             )
-        if not dot and part == "mechanism":
+        if not dot and place == f"{where}.mechanism":
             raise UserError(
-                f"{where}.{part}: {metric} is no metric of a curve, such as {claim.trains}/..., and"
-                " no figure with a dot; a mechanism looks at these alone"
+                f"{place}: {metric} is no metric of a curve, which has a slash, and no figure,"
+                " which has a dot; a mechanism looks at these alone"
             )
         if not dot and metric not in graded and not plays:
             told = nearest(metric, graded) or f"; take one of {', '.join(graded)}"
-            raise UserError(f"{where}.{part}: the evaluation has no '{metric}'{told}")
+            raise UserError(f"{place}: the evaluation has no '{metric}'{told}")
 
 
 def metrics_of_evaluation(config: Any) -> dict[str, str]:

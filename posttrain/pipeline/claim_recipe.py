@@ -44,7 +44,7 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
 
     Raises:
         UserError: There is no such arena; an arm sets what all arms share or none reads, or what
-            is refused; or a metric is named that an arm does not measure.
+            is refused; or a metric is named that neither the arms nor their evaluation measure.
 
     """
     arena, trains = find_arena(claim.arena), claim.trains
@@ -65,7 +65,7 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
     evaluation = flow.EVALUATION[0].config.parse(
         task_parameters(graded), where=f"{place}: evaluate"
     )
-    refuse_ungraded(claim, evaluation, diagnosed.get("diagnostics") or (), where=place)
+    refuse_ungraded(claim, arena, evaluation, diagnosed.get("diagnostics") or (), where=place)
     for n in claim.numbers(seeds):
         values[f"evaluate_{n}"] = {
             **_evaluation(flow, arena, [*arms], n, trains),
@@ -171,7 +171,7 @@ def _made_for_base(arena: Arena, root: Path) -> Any:
         for name, of in dag.stages.items()
         if name in names
     }
-    return arena.base, stages, recipe.run.seed, recipe.run.threads, recipe.run.kernels
+    return arena.base, stages, recipe.run.keyed()
 
 
 def _arms(method: Method, claim: MethodClaim) -> dict[str, Mapping[str, Any]]:

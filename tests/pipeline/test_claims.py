@@ -287,17 +287,19 @@ def test_arenas_of_the_same_base_differ_in_nothing_that_leads_to_it(project):
     project()
     folder = project.root / "methods" / "arenas"
     others = {
-        # What arms do from there, and a default that is spelled out.
+        # What arms do from there, a default that is spelled out, and what changes no byte.
         "longer": ARENA.replace("rl: {steps: 3", "probe: {num_samples: 3}\n  rl: {steps: 30"),
         "spelled": ARENA.replace("steps: 9", f"steps: 9, hidden: {PretrainConfig().hidden}"),
         "more_data": ARENA.replace("pretrain:", "synthesize: {num_problems: 77}\n  pretrain:"),
         "one_thread": ARENA.replace("pretrain:", "run: {threads: 1}\n  pretrain:"),
+        "on_a_gpu": ARENA.replace("pretrain:", "run: {device: cuda}\n  pretrain:"),
+        "retried": ARENA.replace("pretrain:", "run: {retries: 3}\n  pretrain:"),
         "from_pretrain": ARENA + "base: pretrain\n",
         "wrong": ARENA.replace("steps: 9", "stepz: 9"),
     }
     for name, text in others.items():
         (folder / f"{name}.yaml").write_text(text.replace("name: tiny", f"name: {name}"))
-    assert {*arenas_of_same_base("tiny", ROOT)} & others.keys() == {"longer", "spelled"}
+    assert {*arenas_of_same_base("tiny", ROOT)} & others.keys() == {"longer", "spelled", "retried"}
 
 
 WHERE = "/methods/pg/mine.yaml: claims.better"
@@ -352,8 +354,21 @@ SLIPS |= {
                 "decide:", "mechanism: [{metric: pass_at_1, at_least: 0}]\n  decide:"
             )
         },
-        f"{WHERE}.mechanism: pass_at_1 is no metric of a curve, such as rl/..., and no figure with"
-        " a dot; a mechanism looks at these alone",
+        f"{WHERE}.mechanism: pass_at_1 is no metric of a curve, which has a slash, and no figure,"
+        " which has a dot; a mechanism looks at these alone",
+    ),
+    "what episodes earn where none is played": (
+        {"method": METHOD.replace("metric: pass_at_1", "metric: score")},
+        f"{WHERE}.decide: the evaluation has no 'score'; take one of pass_at_1, best_of_1,",
+    ),
+    "a contract on what the evaluation does not have": (
+        {"arena": ARENA.replace("metric: pass_at_1", "metric: pass_at_4")},
+        "arena tiny: contract: the evaluation has no 'pass_at_4'; did you mean 'pass_at_1'?",
+    ),
+    "a contract on a curve": (
+        {"arena": ARENA.replace("metric: pass_at_1", "metric: rl/reward")},
+        "arena tiny: contract: rl/reward is of a curve, and the base has none; take a metric of the"
+        " evaluation, or a figure, which has a dot",
     ),
 }
 
