@@ -230,13 +230,15 @@ def _offered(slot: str, kind: str, part: Any, origin: str, wrong: str | None = N
 def source_of(part: Any) -> str:
     """Where a part says that it is from, in one line; empty where it does not say.
 
-    That is its `SOURCE`, or the paragraph of its docstring that begins with `Source: `. The latter
-    is in no key: where it is put right, nothing runs again.
+    That is its `SOURCE`, or the paragraph of its docstring that begins with `Source: `, and the
+    `SOURCE` of its base only where it has neither. What a docstring says is in no key: where it is
+    put right, nothing runs again.
     """
-    said = str(getattr(part, "SOURCE", ""))
     paragraphs = [each.strip() for each in (part.__doc__ or "").split("\n\n")]
     told = [each.removeprefix(_SOURCE) for each in paragraphs if each.startswith(_SOURCE)]
-    return " ".join((said or " ".join(told)).split())
+    own = getattr(part, "__dict__", {}).get("SOURCE")
+    said = own or " ".join(told) or getattr(part, "SOURCE", "")
+    return " ".join(str(said).split())
 
 
 def first_sentence(text: str) -> str:

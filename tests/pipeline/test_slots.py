@@ -108,6 +108,22 @@ def test_where_a_part_is_from_stands_in_its_attribute_or_its_docstring(body, sou
     assert source_of(found["Turn"]) == source
 
 
+def test_a_derived_part_says_its_own_source_before_that_of_its_base():
+    class Turn:
+        SOURCE = "Somebody 2025"
+
+    class Slower(Turn):
+        """Turn slowly.
+
+        Source: Nobody 2026.
+        """
+
+    class Plain(Turn):
+        """Turn."""
+
+    assert (source_of(Slower), source_of(Plain)) == ("Nobody 2026.", "Somebody 2025")
+
+
 @pytest.mark.slow
 def test_listing_all_parts_imports_nothing_heavy():
     code = (

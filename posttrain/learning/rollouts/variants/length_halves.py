@@ -18,6 +18,8 @@ class LengthHalves(Variant):
     `shorter` is how often those below it are right, `longer` how often those above, and `change`
     the second less the first: 0 where length is of no use. Samples at the median are in neither. It
     is taken within a problem, as hard problems have long answers.
+
+    Source: own.
     """
 
     kind: Literal["length_halves"] = "length_halves"
