@@ -4,8 +4,11 @@ from typing import get_args
 
 import pytest
 
+from posttrain.learning.algorithms.advantages.group import GroupRelative
 from posttrain.learning.algorithms.preference import LOSSES, PreferenceLoss
 from posttrain.learning.maths import divergence, group_relative, kl, preference, ratios, reduce
+
+FIELDS = GroupRelative.model_fields
 
 
 @pytest.mark.parametrize(
@@ -13,6 +16,9 @@ from posttrain.learning.maths import divergence, group_relative, kl, preference,
     [
         (group_relative.Baseline, group_relative.BASELINES),
         (group_relative.RewardScale, group_relative.SCALES),
+        # Written again where a recipe names them: reading one imports no torch.
+        (FIELDS["baseline"].annotation, group_relative.BASELINES),
+        (FIELDS["scale"].annotation, group_relative.SCALES),
         (divergence.Divergence, divergence.DIVERGENCES),
         (kl.KLEstimator, kl.KL_ESTIMATORS),
         (preference.PairLoss, preference.PAIR_LOSSES),
