@@ -139,7 +139,8 @@ def checks_of(method: Method, root: Path) -> dict[str, str]:
             continue
         told = f"{'passed' if kept.passed else 'failed'}, {kept.says}"
         if kind not in standing:
-            again = f"posttrain method check {'--gradients ' * (kind == 'gradients')}{name}"
+            option = "--gradients " if kind == "gradients" else ""
+            again = f"posttrain method check {option}{name}"
             told = f"stale, as what it sets came to something else since; it {told}; again: {again}"
         found[kind] = told
     return found

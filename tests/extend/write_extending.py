@@ -152,7 +152,7 @@ def more(slot: str) -> str:
         )
     if slot == "problem_sampler":
         said = (
-            "What it does for a learner a simulated student tells in seconds, whose skill is known:"
+            "A simulated student, whose skill is known, tells in seconds what a sampler does:"
             " how much of the practice is where something can be learned, and what the student"
             " solves in the end. Beside `my_problem_sampler.py`, `taught.py`:"
         )

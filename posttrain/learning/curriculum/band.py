@@ -15,8 +15,8 @@ class Band(ProblemSampler):
     """Draw alike from the problems whose solve rate before training lies within a band.
 
     A problem has the weight 1 where `least <= rate <= most`, else 0; one that was not probed has
-    none. The rates are those of the connected probe and do
-    not follow the training: a selection beforehand, as most data sets are made.
+    none. The rates are those of the connected probe and do not follow the training: a selection
+    beforehand, as most data sets are made.
 
     Source: LLM360/Reasoning360 at 1315834, model_filtering/run_filter.py: Guru's problems, arXiv
     2506.14965, are chosen by pass rates that were measured beforehand, those of two models.

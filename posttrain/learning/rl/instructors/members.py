@@ -11,13 +11,13 @@ class InstructionMember:
 
     text: str
     weight: float | None = None
-    """w; None while nothing was earned behind it."""
+    """w, a moving average of what its rollouts earned; None while there were none."""
     born: int = 0
     """Step that it was written before."""
     parent: str = ""
     """Of which it was written."""
     drawn: int = 0
-    """Rollouts behind it, that could be judged."""
+    """Rollouts behind it that could be judged."""
 
     def credited(self, rewards: Sequence[float], rate: float) -> "InstructionMember":
         """Move w to what was earned behind it in a step.

@@ -29,7 +29,7 @@ class Episodes(EpisodesProducer, Schedulable):
     as one text, a line a turn. `max_tokens` is the most of one turn. Where the policy plays further
     roles, each role's rollouts are compared among themselves.
 
-    Source: Search-R1, arXiv 2503.09516: turns by turns with a search engine, whose text bears no
+    Source: Search-R1, arXiv 2503.09516: turn by turn with a search engine, whose text bears no
     loss. Other environments and further roles are own.
     """
 

@@ -52,5 +52,5 @@ class Periodic(ReferencePart):
     """Optimizer updates between two periodic refreshes."""
 
     def step_toward_policy(self, num_updates: int) -> float:
-        """Become the policy in every so manieth update."""
+        """Become the policy after every `every` updates."""
         return float(num_updates % self.every == 0)
