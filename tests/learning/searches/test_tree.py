@@ -9,7 +9,8 @@ from posttrain.learning.models.load import Policy
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample, SamplingParams
 from posttrain.learning.rollouts.scoring import ScoredSample
-from posttrain.learning.rollouts.searches.answer_tree import AnswerNode
+from posttrain.learning.rollouts.searches.answer_tree import AnswerNode, AnswerTree, widen
+from posttrain.learning.rollouts.searches.base import SearchBench
 from posttrain.learning.rollouts.searches.tree import TreeSearch
 
 END = 2
@@ -106,9 +107,19 @@ def test_every_attempt_is_a_whole_answer_and_the_first_right_one_ends_it():
     assert found[-1] == "2\n2\n"
     assert len(texts(made, "b")) == 12
     assert {*texts(made, "b")} <= {"1\n1\n", "1\n2\n", "2\n1\n", "2\n2\n"}
+    assert [each.sample.index for each in made] == [*range(len(found)), *range(12)]
     for each in made:
         assert each.sample.token_ids == (*ids(each.sample.text), END)
         assert len(each.sample.logprobs) == len(each.sample.token_ids)
+
+
+def test_equal_steps_are_one_child():
+    tree = AnswerTree(problem("a", "no"), Prompt("a", ids("a=")))
+    bench = SearchBench(Lines(), Policy(Model(), Letters()), score=None, report=None)
+    params = SamplingParams(max_tokens=20, num_samples=1, seed=3)
+    # Of four steps every other one is the same.
+    widen([tree], [tree.root], params, bench, iteration=0, children=4)
+    assert [node.tokens for node in tree.root.children] == [ids("1\n"), ids("2\n")]
 
 
 def test_a_search_that_goes_on_spends_all_its_iterations_where_answers_are_right():

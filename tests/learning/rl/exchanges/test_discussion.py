@@ -3,6 +3,7 @@
 import pytest
 
 from posttrain.learning.rl.exchanges.discussion import Discussion
+from posttrain.learning.rl.exchanges.floor import Floor
 from posttrain.stage.errors import UserError
 
 
@@ -20,6 +21,15 @@ from posttrain.stage.errors import UserError
 )
 def test_a_score_of_1_to_3_is_paid_0_to_1(text, pay):
     assert Discussion().paid(text) == pay
+
+
+def test_what_a_discussion_measures_by_hand():
+    # Four of five solutions were scored, and of one of these nobody knows whether it is right.
+    scored = [(1.0, True), (0.5, True), (0.25, False), (0.75, None), (None, True)]
+    floor = Floor([], None, None, scored=scored, num_asked=8, num_unread=2)
+    found = {"score": 0.625, "score_right": 0.75, "score_wrong": 0.25, "unread": 0.25}
+    assert floor.measured() == pytest.approx(found | {"unscored": 0.2})
+    assert floor.measured().keys() == Discussion.METRICS.keys()
 
 
 def test_scores_may_be_stated_otherwise():
