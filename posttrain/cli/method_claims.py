@@ -60,7 +60,10 @@ def claim_rows(methods: Sequence[FoundMethod], root: Path | None) -> list[ClaimR
         for claim in found.method.claims:
             said = (found.method.family, found.method.name, claim.name, claim.says, claim.arena)
             known = kept.get((found.method.name, claim.name))
-            compared = tuple(each.compared_with(claim.against) for each in claim.decide)
+            compared = tuple(
+                f"{'than ' * (each.than is not None)}{each.compared_with(claim.against)}"
+                for each in claim.decide
+            )
             if known is None:
                 rows.append(ClaimRow(*said, compared=compared))
                 continue

@@ -46,6 +46,7 @@ from posttrain.provenance.ledger.location import RECIPE_FILE
 from posttrain.stage.errors import UserError, UserErrors, nearest
 from posttrain.stage.formatting import counted, duration
 from posttrain.stage.interrupts import Interrupted
+from posttrain.views.report.claims import told_of_verdict
 
 
 def run_methods(
@@ -149,7 +150,7 @@ def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> bo
         fallen = below_base(session, [method.name, *claim.against], claim.numbers(seeds))
     for told in (*checks_told(decided), *equal_arms(method.name, decided["decisions"]), *fallen):
         click.echo(told)
-    click.echo(f"{decided['sentence']}, {minutes:.1f} min")
+    click.echo(f"{told_of_verdict(decided)}, {minutes:.1f} min")
     return kept.agrees
 
 

@@ -69,7 +69,7 @@ def _beside(known: KeptVerdict, kept: KeptVerdict) -> Iterator[str]:
     """Set the figures of a claim that was decided twice beside each other."""
     pairs = [*zip(kept.decisions, known.decisions, strict=False)]
     for now, before in ([ClaimFigure.read(each) for each in pair] for pair in pairs):
-        yield f"  {now.told} against {now.against}; kept: {before.told}"
+        yield f"  {now.told}; kept: {before.told}"
     if not pairs:
         # It was kept by a version that noted no figures.
         yield f"  now: {kept.sentence}"

@@ -438,7 +438,7 @@ def test_what_claims_are_compared_with_is_listed_before_they_are_run(posttrain, 
     toy.write("methods/pg/mine.yaml", SLIP.replace(decided, base))
     rows = json.loads(posttrain("method", "claims", "--family", "pg", "-o", "json").out)
     (row,) = (row for row in rows if row["method"] == "mine")
-    assert row["compared"] == ["plain", "22", "base"]
+    assert row["compared"] == ["plain", "than 22", "base"]
     assert all(row["compared"] or row["figures"] for row in rows)
 
 

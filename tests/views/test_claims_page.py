@@ -11,6 +11,7 @@ from posttrain.views.report.claims import (
     claims_in_markdown,
     claims_page,
     tally_of_claims,
+    told_of_verdict,
 )
 
 DECISION = {
@@ -39,7 +40,8 @@ def row(**said):
 def test_a_figure_has_means_over_seeds_and_says_what_was_asked():
     figure = ClaimFigure.read(DECISION)
     assert (figure.ours, figure.theirs) == (pytest.approx(0.7), 0.5)
-    assert figure.told == "pass_at_1 +0.2 [+0.1, +0.3], higher by 0.05"
+    told = "pass_at_1 +0.2 [+0.1, +0.3] (0.7 against 0.5 of plain), higher by 0.05"
+    assert figure.told == told
 
 
 def test_the_picture_reaches_as_far_as_its_farthest_end():
@@ -66,15 +68,37 @@ def test_edges_lie_where_a_decision_asks(direction, better, edges):
 def test_a_number_stands_in_place_of_an_arm_and_one_seed_has_no_interval():
     limit = {**DECISION, "against": None, "theirs": [22.0], "low": None, "high": None}
     figure = ClaimFigure.read(limit)
-    assert figure.against == "22"
-    assert figure.told == "pass_at_1 +0.2, higher by 0.05"
+    assert figure.rival == "than 22"
+    assert figure.told == "pass_at_1 +0.2 (0.7), higher by 0.05 than 22"
+    limited = ClaimRow("pg", "mine", "limit", "It is.", "sums", figures=(figure,))
+    assert limited.against == "than 22"
     assert figure.drawn()["low"] == figure.drawn()["high"] == pytest.approx(194)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "seeds", "told"),
+    [
+        (
+            "undecided",
+            1,
+            "one run of each arm says nothing of spread, so nothing is decided:"
+            " pass_at_1 +0.2 (0.7 against 0.5 of plain), higher by 0.05",
+        ),
+        ("undecided", 2, "the sentence"),
+        ("void", 1, "the sentence"),
+    ],
+)
+def test_one_run_is_told_to_say_nothing_of_spread(verdict, seeds, told):
+    decisions = [{**DECISION, "low": None, "high": None}]
+    decided = {"verdict": verdict, "seeds": seeds, "sentence": "the sentence"}
+    assert told_of_verdict({**decided, "decisions": decisions}) == told
 
 
 def test_the_table_has_a_line_for_each_claim_that_was_run():
     text = claims_in_markdown([row(), ClaimRow("pg", "mine", "later", "It will.", "sums")])
-    line = "| pg | mine | better | plain | pass_at_1 +0.2 [+0.1, +0.3], higher by 0.05"
-    assert text.splitlines()[2:] == [f"{line} | confirmed | 2 | 1.2 |"]
+    figure = "pass_at_1 +0.2 [+0.1, +0.3] (0.7 against 0.5 of plain), higher by 0.05"
+    line = f"| pg | mine | better | plain | {figure} | confirmed | 2 | 1.2 |"
+    assert text.splitlines()[2:] == [line]
 
 
 def test_a_verdict_that_was_kept_without_figures_has_its_sentence():

@@ -27,7 +27,7 @@ class ClaimFigure:
     """higher, lower, not_worse or equal."""
     margin: float
     against: str
-    """The other arm, the base's stage, or the number that ours is compared with."""
+    """The other arm, or the base's stage; empty where ours is compared with a number, `theirs`."""
     ours: float
     theirs: float
     difference: float
@@ -54,7 +54,7 @@ class ClaimFigure:
             metric=decision["metric"],
             direction=decision["is"],
             margin=decision["margin"],
-            against=decision["against"] or f"{theirs:g}",
+            against=decision["against"] or "",
             ours=ours,
             theirs=theirs,
             difference=decision["difference"],
@@ -65,17 +65,26 @@ class ClaimFigure:
         )
 
     @property
+    def rival(self) -> str:
+        """What ours is compared with: the other arm's name, or `than 0.5`."""
+        return self.against or f"than {self.theirs:g}"
+
+    @property
     def asked(self) -> str:
-        """What was claimed, such as `higher by 0.01`."""
-        return f"{self.direction} by {self.margin:g}".replace("not_worse by", "not worse by")
+        """What was claimed, such as `higher by 0.01`, or `lower by 0 than 22`."""
+        than = "" if self.against else f" {self.rival}"
+        return f"{self.direction.replace('_', ' ')} by {self.margin:g}{than}"
 
     @property
     def told(self) -> str:
-        """The figure: metric, difference, interval, what was asked."""
+        """The figure: metric, difference, interval, values of both arms, what was asked."""
         interval = ""
         if self.low is not None and self.high is not None:
             interval = f" [{self.low:+.3g}, {self.high:+.3g}]"
-        return f"{self.metric} {self.difference:+.3g}{interval}, {self.asked}"
+        both = f"{self.ours:.4g}"
+        if self.against:
+            both += f" against {self.theirs:.4g} of {self.against}"
+        return f"{self.metric} {self.difference:+.3g}{interval} ({both}), {self.asked}"
 
     @property
     def edges(self) -> list[float]:
@@ -137,7 +146,7 @@ class ClaimRow:
     @property
     def against(self) -> str:
         """Name what ours is compared with, each once."""
-        return ", ".join(dict.fromkeys([each.against for each in self.figures] or self.compared))
+        return ", ".join(dict.fromkeys([each.rival for each in self.figures] or self.compared))
 
     @property
     def was_run(self) -> bool:
@@ -168,6 +177,23 @@ class ClaimRow:
             str(self.seeds) if self.was_run else "",
             f"{self.minutes:.1f}" if self.was_run else "",
         )
+
+
+def told_of_verdict(decided: Mapping[str, Any]) -> str:
+    """Say what a claim came to.
+
+    Args:
+        decided: The verdict, as its artifact has it.
+
+    Returns:
+        Its sentence; of a trial with one run, which has no interval, the figures and that they say
+        nothing of spread. What is void is so by the figures of one run, too.
+
+    """
+    if decided["seeds"] > 1 or decided["verdict"] != "undecided":
+        return str(decided["sentence"])
+    figures = "; ".join(ClaimFigure.read(each).told for each in decided["decisions"])
+    return f"one run of each arm says nothing of spread, so nothing is decided: {figures}"
 
 
 def tally_of_claims(rows: Sequence[ClaimRow]) -> str:
@@ -221,7 +247,7 @@ def verdicts(
     """
     read = [read_json(each.path) for each in found(stages, artifacts, ArtifactKind.REPORT)]
     return [
-        {"sentence": each["sentence"], "figures": [*map(ClaimFigure.read, each["decisions"])]}
+        {"sentence": told_of_verdict(each), "figures": [*map(ClaimFigure.read, each["decisions"])]}
         for each in read
         if "decisions" in each and "claim" in each
     ]
