@@ -14,7 +14,28 @@ from posttrain.views.report.templates import template
 CLAIM_NOT_RUN = "not run"
 STALE = " (stale)"
 """Behind the verdict of a claim where what it rests on moved since."""
-HEADING = ("family", "method", "claim", "against", "figure [95%]", "verdict", "seeds", "min")
+HEADING = (
+    "family",
+    "method",
+    "claim",
+    "arena",
+    "against",
+    "figure [95%] (ours against theirs)",
+    "verdict",
+    "seeds",
+    "min",
+)
+MEANINGS = {
+    "confirmed": "the whole interval lies where the claim said it would, by the margin stated"
+    " beforehand",
+    "refuted": "the whole interval lies elsewhere: the margin is shown not to be reached, which may"
+    " be a tie and need not be worse",
+    "undecided": "the interval reaches to both sides",
+    "void": "the arena's base, the mechanism or the amounts were not as the claim needs them",
+    "stale": "code or settings that the verdict rests on moved since, so that it does not count"
+    " until posttrain method recheck or run",
+}
+"""What the word of a verdict says, and the mark behind it."""
 _WIDTH, _INSET = 200.0, 6.0
 
 
@@ -171,6 +192,7 @@ class ClaimRow:
             self.family,
             self.method,
             self.claim,
+            self.arena,
             self.against,
             "; ".join(self.told),
             self.outcome,
@@ -197,12 +219,26 @@ def told_of_verdict(decided: Mapping[str, Any]) -> str:
 
 
 def tally_of_claims(rows: Sequence[ClaimRow]) -> str:
-    """Count claims by what became of them: `12 claims: 7 confirmed, 3 refuted, ...`."""
-    words = [row.verdict for row in rows]
-    kinds = ("confirmed", "refuted", "undecided", "void", CLAIM_NOT_RUN)
-    counts = ", ".join(f"{words.count(each)} {each}" for each in kinds if each in words)
+    """Count claims by what became of them: `12 claims: 7 confirmed (5 count), 3 refuted, ...`.
+
+    Where some of a word are stale, so many of it count.
+    """
+    counts = []
+    for word in ("confirmed", "refuted", "undecided", "void", CLAIM_NOT_RUN):
+        if of_it := [row for row in rows if row.verdict == word]:
+            count = sum(not row.stale for row in of_it)
+            still = f" ({count} still count)" if count < len(of_it) else ""
+            counts.append(f"{len(of_it)} {word}{still}")
     stale = sum(row.stale for row in rows)
-    return f"{counted(len(rows), 'claim')}: {counts}{f'; {stale} of them stale' * bool(stale)}"
+    told = f"{counted(len(rows), 'claim')}: {', '.join(counts)}"
+    return told + (f"; {stale} of them stale" if stale else "")
+
+
+def legend_of_claims(rows: Sequence[ClaimRow]) -> list[str]:
+    """Say what the words mean that stand in a table of claims, a line each."""
+    marked = ("stale",) * any(row.stale for row in rows)
+    words = {*(row.verdict for row in rows), *marked}
+    return [f"{word}: {meaning}" for word, meaning in MEANINGS.items() if word in words]
 
 
 def claims_page(rows: Sequence[ClaimRow], families: Mapping[str, str]) -> str:
@@ -221,8 +257,13 @@ def claims_page(rows: Sequence[ClaimRow], families: Mapping[str, str]) -> str:
         for family, about in families.items()
         if (of_it := [row for row in rows if row.family == family])
     }
-    tally = tally_of_claims(rows)
-    said = {"families": grouped, "rows": rows, "tally": tally, "heading": HEADING}
+    said = {
+        "families": grouped,
+        "rows": rows,
+        "tally": tally_of_claims(rows),
+        "legend": legend_of_claims(rows),
+        "heading": HEADING,
+    }
     return str(template("claims.html").render(said))
 
 
