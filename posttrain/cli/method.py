@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from posttrain.cli.options import DocumentedGroup, plain_table
 from posttrain.provenance.ledger.location import project_root
-from posttrain.stage.errors import UserError, UserErrors, nearest
+from posttrain.stage.errors import UserError, UserErrors, nearest, shown as shown_file
 
 if TYPE_CHECKING:
     from posttrain.methods.find import FoundMethod
@@ -332,9 +333,11 @@ def _of_project(*, named: str = "") -> Iterator[Path]:
     """Let methods and parts of the project that this folder is in be found; give its root."""
     from posttrain.cli.schema import recipe_and_root
     from posttrain.methods.find import methods_of
-    from posttrain.stage.slots import plugged
+    from posttrain.stage.slots import parts_of_modules, plugged
 
     recipe, root = recipe_and_root(None)
     plugins = recipe.plugins if recipe else ()
-    with plugged(plugins), methods_of(root, plugins, named=named):
+    where = f"{shown_file(recipe.path)}: plugins" if recipe else "plugins"
+    offered = partial(parts_of_modules, plugins, where=where)
+    with plugged(offered), methods_of(root, plugins, named=named):
         yield root

@@ -236,6 +236,19 @@ def test_a_method_names_parts_of_the_projects_plug_ins(posttrain, toy):
     ]
 
 
+def test_a_plug_in_that_is_not_there_is_told_of_the_recipe_that_names_it(posttrain, toy):
+    toy.recipe(f"flow: {toy.flow}\nplugins: [surprise_prt]\n")
+    toy.write(
+        "methods/pg/mine.yaml",
+        "name: mine\ntitle: Mine\nsource: {paper: a note}\nfamily: pg\nsays: It does.\n"
+        "sets: {rl: {algorithm: {token_weights: {surprise: {power: 0.5}}}}}\n",
+    )
+    for verb in ("show", "metrics"):
+        said = posttrain("method", verb, "mine")
+        assert said.code == 2
+        assert said.sentence.startswith("recipe.yaml: plugins: the module 'surprise_prt' is not")
+
+
 CLAIMING = """name: mine
 title: Mine
 source: {paper: a note}
