@@ -94,7 +94,7 @@ def show(name: str, output: str, verbose: bool) -> None:
         shown_arena,
     )
     from posttrain.cli.method_shown import shown_method
-    from posttrain.methods.find import has_method
+    from posttrain.methods.find import arena_files, has_method
 
     with _of_project(named=name) as root:
         if is_arena(name):
@@ -105,7 +105,7 @@ def show(name: str, output: str, verbose: bool) -> None:
             return
         if has_method(name):
             _resolved(name, root)
-        found = shown_method(name, root)
+        found = shown_method(name, root, beside=arena_files())
         known = KnownOfMethod.of(found.method, root) if found.method else KnownOfMethod()
         if output == "json":
             said = {"verdicts": known.verdicts, "checks": known.checks}

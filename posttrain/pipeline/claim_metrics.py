@@ -28,12 +28,12 @@ def refuse_unmeasured_of(
         if "/" not in metric or (known := metrics_of_curve(claim.trains, arms[arm])) is None:
             continue
         if metric not in known and _of_one_policy(metric, arms[arm]) not in known:
-            hint = nearest(metric, known) or "; name another metric"
+            hint = nearest(metric, known) or f"; {_lists(method)}"
             raise UserError(f"{where}.{part}: arm {arm} measures no '{metric}'{hint}")
 
 
 def refuse_ungraded(
-    claim: MethodClaim, evaluation: Any, diagnostics: Collection[str], *, where: str
+    method: str, claim: MethodClaim, evaluation: Any, diagnostics: Collection[str], *, where: str
 ) -> None:
     """Refuse a claim on what neither its evaluation nor its diagnosis measures.
 
@@ -41,6 +41,7 @@ def refuse_ungraded(
     and so does any figure of a variant or a diagnostic that there is.
 
     Args:
+        method: Name of the method.
         claim: The claim.
         evaluation: Config of the evaluation of its arms.
         diagnostics: Names of the diagnostics that look at them.
@@ -67,7 +68,7 @@ def refuse_ungraded(
         if not dot and part == "mechanism":
             raise UserError(
                 f"{where}.{part}: {metric} is no metric of a curve, such as {claim.trains}/..., and"
-                " no figure with a dot; a mechanism looks at these alone"
+                f" no figure with a dot; a mechanism looks at these alone: {_lists(method)}"
             )
         if not dot and metric not in graded and not plays:
             told = nearest(metric, graded) or f"; take one of {', '.join(graded)}"
@@ -115,6 +116,11 @@ def metrics_of_curve(section: str, config: StageConfig) -> dict[str, str] | None
 
         own |= {EXCHANGE + name: each for name, each in exchange.METRICS.items()}
     return own
+
+
+def _lists(method: str) -> str:
+    """Name the command that lists what a claim may name, also while it names something else."""
+    return f"posttrain method metrics {method} lists what there is"
 
 
 def _read(method: str, claim: MethodClaim) -> Iterator[tuple[str, str, str]]:

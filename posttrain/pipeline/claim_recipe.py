@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.methods.claim import Arena, MethodClaim
-from posttrain.methods.find import arena_files, find_arena, find_method, plugins_of_project
+from posttrain.methods.find import (
+    arena_files,
+    find_arena,
+    find_method,
+    has_method,
+    no_arena,
+    no_method,
+    plugins_of_project,
+)
 from posttrain.methods.lay import laid_over
 from posttrain.methods.method import Method
 from posttrain.pipeline.claim_metrics import refuse_ungraded, refuse_unmeasured_of
@@ -47,6 +55,9 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
             is refused; or a metric is named that an arm does not measure.
 
     """
+    place = _place(method, claim)
+    if claim.arena not in arena_files():
+        raise UserError(f"{place}.arena: {no_arena(claim.arena)}")
     arena, trains = find_arena(claim.arena), claim.trains
     flow = load_flow(FLOW, Path.cwd(), where=f"method {method.name}")
     grading = {name: method.sets[name] or {} for name in flow.GRADING if name in method.sets}
@@ -59,13 +70,14 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
         compared[name] = _parsed(method, claim, arena, arm, where)[trains]
         for n in claim.numbers(seeds):
             values |= arm.stages(n)
-    place, diagnosed = _place(method, claim), _diagnosed(arena, method)
+    diagnosed = _diagnosed(arena, method)
     refuse_unmeasured_of(method.name, claim, compared, where=place)
     graded = laid_over(arena.sections.get("evaluate", {}), grading.get("evaluate", {}))
     evaluation = flow.EVALUATION[0].config.parse(
         task_parameters(graded), where=f"{place}: evaluate"
     )
-    refuse_ungraded(claim, evaluation, diagnosed.get("diagnostics") or (), where=place)
+    diagnostics = diagnosed.get("diagnostics") or ()
+    refuse_ungraded(method.name, claim, evaluation, diagnostics, where=place)
     for n in claim.numbers(seeds):
         values[f"evaluate_{n}"] = {
             **_evaluation(flow, arena, [*arms], n, trains),
@@ -178,14 +190,15 @@ def _arms(method: Method, claim: MethodClaim) -> dict[str, Mapping[str, Any]]:
     """Sections of each arm, the method's own first."""
     if method.name in claim.against:
         raise UserError(
-            f"method {method.name}: claim {claim.name}: an arm of `against` is called as the method"
-            " itself; rename it"
+            f"{_place(method, claim)}.against: an arm is called as the method itself; rename it"
         )
     arms: dict[str, Mapping[str, Any]] = {method.name: method.sets}
     for arm, said in claim.against.items():
         own = dict(said)
-        base = find_method(str(own.pop("method"))).method.sets if "method" in own else {}
-        arms[arm] = laid_over(base, own)
+        base = own.pop("method", None)
+        if base is not None and not has_method(str(base)):
+            raise UserError(f"{_place(method, claim)}.against.{arm}.method: {no_method(str(base))}")
+        arms[arm] = laid_over({} if base is None else find_method(str(base)).method.sets, own)
     return arms
 
 

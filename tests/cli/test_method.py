@@ -218,6 +218,21 @@ def test_methods_of_other_sections_are_not_compared(posttrain):
 
 def test_an_unknown_name_is_looked_for_among_both_kinds(posttrain):
     assert "did you mean 'simpo'?" in posttrain("method", "show", "simppo").err
+    # An arena can be shown, and its metrics cannot be listed.
+    assert "did you mean 'ladder'?" in posttrain("method", "show", "lader").err
+    assert "ladder" not in posttrain("method", "metrics", "lader").err
+
+
+def test_metrics_are_listed_while_a_claim_names_what_there_is_not(posttrain, toy):
+    toy.write("methods/pg/mine.yaml", SLIP.replace("pass_at_1", "rl/zzqq"))
+    told = posttrain("method", "show", "mine")
+    assert told.sentence == (
+        "methods/pg/mine.yaml: claims.better.decide: arm mine measures no 'rl/zzqq';"
+        " posttrain method metrics mine lists what there is"
+    )
+    listed = posttrain("method", "metrics", "mine")
+    assert listed.code == 0
+    assert "rl/clip_fraction" in listed.out
 
 
 def test_a_method_names_parts_of_the_projects_plug_ins(posttrain, toy):
@@ -275,8 +290,20 @@ claims:
             {"SYSTEM": "Lite PPO (Tricks or Trap)"},
             "there is no 'Lite PPO (Tricks or Trap)'; did you mean 'Lite PPO (Tricks or Traps)'?",
         ),
-        ({"ARENA": "summs"}, "there is no arena 'summs'; did you mean 'sums'?"),
-        ({"ARM": "method: grppo"}, "there is no method 'grppo'; did you mean 'grpo'?"),
+        (
+            {"ARENA": "summs"},
+            "methods/pg/mine.yaml: claims.better.arena: there is no arena 'summs'; did you mean"
+            " 'sums'?",
+        ),
+        (
+            {"ARENA": "Sums"},
+            "methods/pg/mine.yaml: claims.better.arena: string should match",
+        ),
+        (
+            {"ARM": "method: grppo"},
+            "methods/pg/mine.yaml: claims.better.against.plain.method: there is no method 'grppo';"
+            " did you mean 'grpo'?",
+        ),
         ({"ARM": "rll: {steps: 3}"}, "rll"),
     ],
 )
@@ -344,7 +371,7 @@ def test_a_slip_in_a_method_is_told_at_its_place_and_the_others_are_listed(
     assert any(line.split()[:1] == ["grpo"] for line in told.out.splitlines())
     assert not any(line.split()[:1] == ["mine"] for line in told.out.splitlines())
     assert told.err.splitlines() == [
-        "error: methods/pg/other.yaml.titel: unknown key; did you mean 'title'?",
+        "error: methods/pg/other.yaml: titel: unknown key; did you mean 'title'?",
         f"error: {sentence}",
     ]
     for verb in ("show", "run"):

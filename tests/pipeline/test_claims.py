@@ -267,7 +267,7 @@ REFUSED = {
     ),
     "an arm called as the method": (
         METHOD.replace("plain:", "mine:"),
-        "method mine: claim better: an arm of `against` is called as the method itself; rename it",
+        "mine.yaml: claims.better.against: an arm is called as the method itself; rename it",
     ),
 }
 
