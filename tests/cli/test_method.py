@@ -516,6 +516,17 @@ def test_an_arena_is_shown_with_its_budget_and_who_claims_there(posttrain):
     assert found["claims"] == ["xpo.finds_what_is_rare"]
     assert found["sections"]["preference"]["steps"] == 100
     assert found["shares_its_base_with"] == []
+    budget = json.loads(posttrain("method", "show", "sums", "-o", "json").out)["budget"]
+    # 60 steps and 72 tokens are the arena's own; the others are RL's defaults.
+    assert budget["rl"] == {
+        "steps": 60,
+        "problems_per_step": 32,
+        "group_size": 8,
+        "optimization.learning_rate": 0.001,
+        "max_tokens": 72,
+    }
+    told = "rl: steps 60, problems_per_step 32, group_size 8, optimization.learning_rate 0.001"
+    assert told in posttrain("method", "show", "sums").out
     shown = posttrain("method", "show", "proxy").out
     assert "\nshares its base with\nproxy_together\n" in shown
 
