@@ -202,6 +202,24 @@ def passed_checks(methods: Sequence[FoundMethod], root: Path) -> frozenset[str]:
     )
 
 
+def stale_checks(methods: Sequence[FoundMethod], root: Path) -> frozenset[str]:
+    """Name the methods of which a check was kept that counts for nothing by now.
+
+    Args:
+        methods: Those that are asked about.
+        root: The project.
+
+    Returns:
+        Their names.
+
+    """
+    standing, kept = standing_checks(methods, root), kept_checks()
+    asked = {each.method.name for each in methods}
+    return frozenset(
+        name for name, kind in kept if name in asked and kind not in standing.get(name, {})
+    )
+
+
 def _resolved(method: Method, tasks: Mapping[str, Task]) -> tuple[str, Sequence[StageConfig]]:
     """The digest of what a method comes to, and the sections that it is of."""
     sections = sections_of_method(method, tasks)

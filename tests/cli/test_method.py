@@ -13,6 +13,7 @@ from posttrain.learning.algorithms.presets import PREFERENCE_PRESETS, PRESETS
 from posttrain.methods.find import every_method, find_method, methods_of
 from posttrain.methods.systems import published_systems
 from posttrain.pipeline import verdicts
+from posttrain.pipeline.method_checks import keep_checks, made_check
 from posttrain.pipeline.verdicts import KeptVerdict
 from posttrain.provenance.ledger import Run, open_ledger
 from posttrain.stage.interrupts import Interrupted
@@ -335,6 +336,13 @@ def test_a_file_that_is_wrong_is_named_behind_all_the_others(posttrain, toy):
     assert posttrain("method", "list", "--tsv").code == 2
 
 
+PLAIN = """name: mine
+title: Mine
+source: {paper: a note}
+family: sys
+says: It does.
+sets: {rl: {group_size: 4}}
+"""
 SLIP = CLAIMING.replace("SYSTEM", '""').replace("ARENA", "sums").replace("ARM", "method: grpo")
 SLIPS = {
     "its settings": (
@@ -376,6 +384,21 @@ def test_a_slip_in_a_method_is_told_at_its_place_and_the_others_are_listed(
     ]
     for verb in ("show", "run"):
         assert posttrain("method", verb, "mine").sentence == sentence
+
+
+@pytest.mark.slow
+def test_the_list_says_which_check_is_stale(posttrain, toy, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    for name in ("mine", "yours"):
+        toy.write("methods/sys/" + name + ".yaml", PLAIN.replace("mine", name))
+    with methods_of(toy.root):
+        found = [find_method(name) for name in ("mine", "yours")]
+        said = {"passed": True, "says": "so it is", "commit": ""}
+        keep_checks(toy.root, [made_check(each, "switches", toy.root, **said) for each in found])
+    toy.write("methods/sys/mine.yaml", PLAIN.replace("group_size: 4", "group_size: 2"))
+    rows = posttrain("method", "list", "--family", "sys").out.splitlines()
+    told = {name: "stale check" in row for row in rows for name in row.split()[:1]}
+    assert (told["mine"], told["yours"]) == (True, False)
 
 
 def test_a_wrong_file_does_not_answer_for_a_name_that_there_is_not(posttrain, toy):
