@@ -12,7 +12,8 @@ from rich.console import Console
 
 from posttrain.cli.options import DocumentedGroup, plain_table
 from posttrain.provenance.ledger.location import project_root
-from posttrain.stage.errors import UserError, UserErrors, nearest, shown as shown_file
+from posttrain.stage.errors import UserError, UserErrors, nearest
+from posttrain.stage.errors import shown as shown_file
 
 if TYPE_CHECKING:
     from posttrain.methods.find import FoundMethod

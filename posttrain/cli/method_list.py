@@ -74,8 +74,8 @@ class Listed:
             console.print(f"[bold]{family}[/]  {about}")
             table = plain_table("state", "method", "what", unbroken=("state", "method"))
             for known in of_base:
-                told = (claims_told(known, self.verdicts), self._stale_told([known.name]))
-                beside = "; ".join(filter(None, told))
+                claims, checks = claims_told(known, self.verdicts), self._stale_told([known.name])
+                beside = "; ".join(filter(None, (claims, checks)))
                 what = f"{escape(known.says)}  [dim]{escape(beside)}[/]"
                 table.add_row("", f"[bold]{known.name}[/]", what.removesuffix("  [dim][/]"))
             for each in of_systems:
@@ -93,6 +93,6 @@ class Listed:
         console.print(f"{told}: {counts}; {counted(len(self.base), 'base method')}")
 
     def _stale_told(self, names: Sequence[str]) -> str:
-        """Say which of some methods are to be checked again, and how."""
-        stale = " ".join(name for name in names if name in self.stale)
-        return f"stale check: posttrain method check {stale}" if stale else ""
+        """Say of which methods a check is stale; `posttrain method show` says which."""
+        stale = ", ".join(name for name in names if name in self.stale)
+        return f"stale check of {stale}" if stale else ""

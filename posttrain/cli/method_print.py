@@ -293,7 +293,7 @@ def print_arena(name: str, root: Path) -> None:
 def _budget_of(arena: Arena, root: Path) -> dict[str, dict[str, Any]]:
     """What an arm may take in each section of an arena: what this says, over the task's defaults.
 
-    They are laid over each other unread, as a section may be right with the settings of an arm alone.
+    They are laid over each other unread: a section may be right with the settings of an arm alone.
     """
     tasks = stages_of_flow("flows.post_training", root)
     found = {}

@@ -1,9 +1,9 @@
 """Checks that are kept: `methods/checks.jsonl` of a project, and what ships with posttrain.
 
 A check is bound to what the method comes to: where its settings, or those of a method that it
-changes, or the defaults are others by now, the check is stale and counts for nothing; so it is where
-the project's own code that it rests on moved. One line for each method and kind of check, the last
-one.
+changes, or the defaults are others by now, the check is stale and counts for nothing; so it is
+where the project's own code that it rests on moved. One line for each method and kind of check, the
+last one.
 """
 
 import json
@@ -151,8 +151,7 @@ def standing_checks(methods: Sequence[FoundMethod], root: Path) -> dict[str, dic
             found[name] = {
                 kind: check
                 for kind, check in of_it.items()
-                if check.digest == digest
-                and check.code == code_of_check(each, kind, configs, root)
+                if check.digest == digest and check.code == code_of_check(each, kind, configs, root)
             }
     return found
 

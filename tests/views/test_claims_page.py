@@ -108,7 +108,9 @@ def test_a_verdict_that_was_kept_without_figures_has_its_sentence():
         compared=("plain",), seeds=2, minutes=1.25, commit="c0ffee",
     )  # fmt: skip
     text = claims_in_markdown([old])
-    assert text.splitlines()[2:] == ["| pg | mine | old | sums | plain | base at 0.9 | void | 2 | 1.2 |"]
+    assert text.splitlines()[2:] == [
+        "| pg | mine | old | sums | plain | base at 0.9 | void | 2 | 1.2 |"
+    ]
 
 
 def test_a_claim_that_was_not_run_says_what_it_is_to_be_compared_with():
