@@ -20,6 +20,7 @@ from posttrain.cli.method_verdict import (
     first_seed,
     keep_decided,
     made_of_first_seed,
+    told_last,
 )
 from posttrain.cli.run import execute
 from posttrain.methods.claim import MethodClaim
@@ -46,7 +47,6 @@ from posttrain.provenance.ledger.location import RECIPE_FILE
 from posttrain.stage.errors import UserError, UserErrors, nearest
 from posttrain.stage.formatting import counted, duration
 from posttrain.stage.interrupts import Interrupted
-from posttrain.views.report.claims import told_of_verdict
 
 
 def run_methods(
@@ -150,7 +150,7 @@ def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> bo
         fallen = below_base(session, [method.name, *claim.against], claim.numbers(seeds))
     for told in (*checks_told(decided), *equal_arms(method.name, decided["decisions"]), *fallen):
         click.echo(told)
-    click.echo(f"{told_of_verdict(decided)}, {minutes:.1f} min")
+    click.echo(told_last(decided, minutes))
     return kept.agrees
 
 

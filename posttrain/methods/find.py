@@ -99,11 +99,12 @@ def method_folders() -> list[Path]:
     return [each for each in folders if each.is_dir()]
 
 
-def find_method(name: str) -> FoundMethod:
+def find_method(name: str, *, where: str = "") -> FoundMethod:
     """Find the method of a name.
 
     Args:
         name: As its file is called.
+        where: The place that names it, for the error.
 
     Returns:
         The method, and where it is.
@@ -114,20 +115,8 @@ def find_method(name: str) -> FoundMethod:
     """
     if file := _file(name, method_folders()):
         return _found(file)
-    raise UserError(no_method(name))
-
-
-def no_method(name: str) -> str:
-    """Say that there is no method of a name, and which one is near."""
     hint = nearest(name, method_names()) or "; posttrain method list names them all"
-    return f"there is no method '{name}'{hint}"
-
-
-def no_arena(name: str) -> str:
-    """Say that there is no arena of a name, and which one is near."""
-    files = arena_files()
-    hint = nearest(name, files) or f"; there are {', '.join(sorted(files))}"
-    return f"there is no arena '{name}'{hint}"
+    raise UserError(f"{where}{': ' * bool(where)}there is no method '{name}'{hint}")
 
 
 def line_of(name: str) -> list[FoundMethod]:
@@ -184,11 +173,12 @@ def _by_family(found: Iterable[FoundMethod]) -> dict[str, FoundMethod]:
     return {each.method.name: each for each in ordered}
 
 
-def find_arena(name: str) -> Arena:
+def find_arena(name: str, *, where: str = "") -> Arena:
     """Find the arena of a name: the project's own first.
 
     Args:
         name: As its file is called.
+        where: The place that names it, for the error.
 
     Returns:
         The arena.
@@ -199,7 +189,8 @@ def find_arena(name: str) -> Arena:
     """
     files = arena_files()
     if name not in files:
-        raise UserError(no_arena(name))
+        hint = nearest(name, files) or f"; there are {', '.join(sorted(files))}"
+        raise UserError(f"{where}{': ' * bool(where)}there is no arena '{name}'{hint}")
     state = files[name].stat()
     return _read_arena(files[name], state.st_mtime_ns, state.st_size)
 
@@ -296,11 +287,10 @@ def _read_arena(path: Path, _mtime: int, _size: int) -> Arena:
     return arena
 
 
-Form = TypeVar("Form", bound=StageConfig)
-"""What a file holds."""
+_Form = TypeVar("_Form", bound=StageConfig)
 
 
-def _parsed(form: type[Form], values: Mapping[str, Any], file: str) -> Form:
+def _parsed(form: type[_Form], values: Mapping[str, Any], file: str) -> _Form:
     """Validate what a file says; a complaint names the file, then the place, a claim by its name.
 
     So does all else that is said of what stands in it: `FILE: claims.better.arena: ...`.

@@ -7,15 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.methods.claim import Arena, MethodClaim
-from posttrain.methods.find import (
-    arena_files,
-    find_arena,
-    find_method,
-    has_method,
-    no_arena,
-    no_method,
-    plugins_of_project,
-)
+from posttrain.methods.find import arena_files, find_arena, find_method, plugins_of_project
 from posttrain.methods.lay import laid_over
 from posttrain.methods.method import Method
 from posttrain.pipeline.claim_metrics import refuse_ungraded, refuse_unmeasured_of
@@ -56,9 +48,7 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
 
     """
     place = _place(method, claim)
-    if claim.arena not in arena_files():
-        raise UserError(f"{place}.arena: {no_arena(claim.arena)}")
-    arena, trains = find_arena(claim.arena), claim.trains
+    arena, trains = find_arena(claim.arena, where=f"{place}.arena"), claim.trains
     flow = load_flow(FLOW, Path.cwd(), where=f"method {method.name}")
     grading = {name: method.sets[name] or {} for name in flow.GRADING if name in method.sets}
     values: dict[str, Any] = {"flow": FLOW, "format": FORMAT, **_shared(arena)}
@@ -195,10 +185,9 @@ def _arms(method: Method, claim: MethodClaim) -> dict[str, Mapping[str, Any]]:
     arms: dict[str, Mapping[str, Any]] = {method.name: method.sets}
     for arm, said in claim.against.items():
         own = dict(said)
-        base = own.pop("method", None)
-        if base is not None and not has_method(str(base)):
-            raise UserError(f"{_place(method, claim)}.against.{arm}.method: {no_method(str(base))}")
-        arms[arm] = laid_over({} if base is None else find_method(str(base)).method.sets, own)
+        base, where = own.pop("method", None), f"{_place(method, claim)}.against.{arm}.method"
+        sets = {} if base is None else find_method(str(base), where=where).method.sets
+        arms[arm] = laid_over(sets, own)
     return arms
 
 
