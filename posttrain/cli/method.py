@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from rich.console import Console
 from posttrain.cli.options import DocumentedGroup, plain_table
 from posttrain.provenance.ledger.location import project_root
 from posttrain.stage.errors import UserError, UserErrors, nearest
+from posttrain.stage.errors import shown as shown_file
 
 if TYPE_CHECKING:
     from posttrain.methods.find import FoundMethod
@@ -93,7 +95,7 @@ def show(name: str, output: str, verbose: bool) -> None:
         shown_arena,
     )
     from posttrain.cli.method_shown import shown_method
-    from posttrain.methods.find import has_method
+    from posttrain.methods.find import arena_files, has_method
 
     with _of_project(named=name) as root:
         if is_arena(name):
@@ -104,7 +106,7 @@ def show(name: str, output: str, verbose: bool) -> None:
             return
         if has_method(name):
             _resolved(name, root)
-        found = shown_method(name, root)
+        found = shown_method(name, root, beside=arena_files())
         known = KnownOfMethod.of(found.method, root) if found.method else KnownOfMethod()
         if output == "json":
             said = {"verdicts": known.verdicts, "checks": known.checks}
@@ -332,9 +334,11 @@ def _of_project(*, named: str = "") -> Iterator[Path]:
     """Let methods and parts of the project that this folder is in be found; give its root."""
     from posttrain.cli.schema import recipe_and_root
     from posttrain.methods.find import methods_of
-    from posttrain.stage.slots import plugged
+    from posttrain.stage.slots import parts_of_modules, plugged
 
     recipe, root = recipe_and_root(None)
     plugins = recipe.plugins if recipe else ()
-    with plugged(plugins), methods_of(root, plugins, named=named):
+    where = f"{shown_file(recipe.path)}: plugins" if recipe else "plugins"
+    offered = partial(parts_of_modules, plugins, where=where)
+    with plugged(offered), methods_of(root, plugins, named=named):
         yield root

@@ -15,7 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from posttrain.methods.find import FoundMethod
 from posttrain.operations.method_check import ALL_OF_IT, NOTHING, SwitchEffect, switch_effects
 from posttrain.operations.tiny_world import NotInTinyWorldError, TinyWorld, make_tiny_world
-from posttrain.pipeline.method_checks import CheckKind, KeptCheck, digest_of_method, keep_checks
+from posttrain.pipeline.check_code import CheckKind
+from posttrain.pipeline.method_checks import keep_checks, made_check
 from posttrain.pipeline.recipe_schema import stages_of_flow
 from posttrain.provenance.git import revision_of
 from posttrain.stage.formatting import counted
@@ -200,14 +201,12 @@ def _keep(
     said: dict[str, tuple[bool, str]],
 ) -> None:
     """Keep what was found of methods, by their names."""
-    tasks, commit = stages_of_flow("flows.post_training", root), revision_of(root).commit or ""
+    commit = revision_of(root).commit or ""
     checks = [
-        KeptCheck(
-            name, kind, passed, says, digest=digest_of_method(each.method, tasks), commit=commit
-        )
+        made_check(each, kind, root, passed=passed, says=says, commit=commit)
         for each in methods
-        if (name := each.method.name) in said
-        for passed, says in [said[name]]
+        if each.method.name in said
+        for passed, says in [said[each.method.name]]
     ]
     if checks:
         click.echo(f"kept in {keep_checks(root, checks).relative_to(root)}")

@@ -17,7 +17,7 @@ from posttrain.methods.method import FAMILIES
 from posttrain.pipeline.recipe_values import RecipeValues
 from posttrain.pipeline.verdicts import (
     NOT_IN_HISTORY,
-    commits_gone,
+    gone_of_project,
     kept_verdicts,
     standing_verdicts,
 )
@@ -29,6 +29,7 @@ from posttrain.views.report.claims import (
     ClaimRow,
     claims_in_markdown,
     claims_page,
+    legend_of_claims,
     tally_of_claims,
 )
 
@@ -51,8 +52,7 @@ def claim_rows(methods: Sequence[FoundMethod], root: Path | None) -> list[ClaimR
     """
     kept = kept_verdicts()
     standing = standing_verdicts(methods, root) if root else {}
-    decided = (at for each in kept.values() for at in each.commits)
-    gone = commits_gone(decided, root) if root else frozenset()
+    gone = gone_of_project(kept.values(), root) if root else frozenset()
     families = list(FAMILIES)
     by_family = sorted(methods, key=lambda each: families.index(each.method.family))
     rows = []
@@ -60,7 +60,10 @@ def claim_rows(methods: Sequence[FoundMethod], root: Path | None) -> list[ClaimR
         for claim in found.method.claims:
             said = (found.method.family, found.method.name, claim.name, claim.says, claim.arena)
             known = kept.get((found.method.name, claim.name))
-            compared = tuple(each.compared_with(claim.against) for each in claim.decide)
+            compared = tuple(
+                f"{'than ' * (each.than is not None)}{each.compared_with(claim.against)}"
+                for each in claim.decide
+            )
             if known is None:
                 rows.append(ClaimRow(*said, compared=compared))
                 continue
@@ -129,11 +132,13 @@ def show_claims(rows: Sequence[ClaimRow], output: str, page: Path | None) -> Non
 def _print(rows: Sequence[ClaimRow]) -> None:
     console = Console(highlight=False)
     table = plain_table(*HEADING, unbroken=HEADING)
+    verdict = HEADING.index("verdict")
+    figure = verdict - 1
     for row in rows:
         cells = [escape(cell) for cell in row.cells()]
         if style := _STYLES.get(row.verdict):
-            cells[5] = f"[{style}]{cells[5]}[/]"
-        cells[4] = cells[4].replace("; ", "\n")
+            cells[verdict] = f"[{style}]{cells[verdict]}[/]"
+        cells[figure] = cells[figure].replace("; ", "\n")
         table.add_row(*cells)
     # Names are to be searched for and copied: where they need more columns than the terminal has,
     # lines are longer than it is.
@@ -141,5 +146,7 @@ def _print(rows: Sequence[ClaimRow]) -> None:
     console.width = max(console.width, needed)
     console.print(table)
     console.print(tally_of_claims(rows))
+    for line in legend_of_claims(rows):
+        console.print(f"  {line}", markup=False)
     if gone := sum(row.commit in row.gone for row in rows):
         console.print(f"{counted(gone, 'verdict')} of a commit that is {NOT_IN_HISTORY}")

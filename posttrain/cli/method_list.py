@@ -12,7 +12,7 @@ from posttrain.cli.options import plain_table
 from posttrain.methods.find import FoundMethod, readable_methods
 from posttrain.methods.method import FAMILIES
 from posttrain.methods.systems import COLUMNS, ListedSystem, claims_told, listed_systems
-from posttrain.pipeline.method_checks import passed_checks
+from posttrain.pipeline.method_checks import passed_checks, stale_checks
 from posttrain.pipeline.method_files import look_up_methods
 from posttrain.pipeline.verdicts import standing_verdicts
 from posttrain.stage.errors import UserError
@@ -28,6 +28,8 @@ class Listed:
     """Methods that are no published system."""
     verdicts: Mapping[tuple[str, str], str]
     """By method and claim."""
+    stale: frozenset[str]
+    """Methods with a check that counts for nothing by now."""
     faults: Sequence[UserError]
     """Of the files that are wrong."""
 
@@ -54,7 +56,7 @@ class Listed:
         ]
         base = [] if state else [each for each in methods if not each.method.system]
         base = [each for each in base if family in (None, each.method.family)]
-        return cls(systems, base, verdicts, [*faults, *wrong])
+        return cls(systems, base, verdicts, stale_checks(methods, root), [*faults, *wrong])
 
     def rows(self) -> Iterator[Sequence[str]]:
         """Give a row for each system, behind the heading."""
@@ -72,12 +74,15 @@ class Listed:
             console.print(f"[bold]{family}[/]  {about}")
             table = plain_table("state", "method", "what", unbroken=("state", "method"))
             for known in of_base:
-                beside = claims_told(known, self.verdicts)
+                claims, checks = claims_told(known, self.verdicts), self._stale_told([known.name])
+                beside = "; ".join(filter(None, (claims, checks)))
                 what = f"{escape(known.says)}  [dim]{escape(beside)}[/]"
                 table.add_row("", f"[bold]{known.name}[/]", what.removesuffix("  [dim][/]"))
             for each in of_systems:
-                names = "\n".join(Path(file).stem for file in each.file.split())
-                beside = each.claims or (f"lacks {each.missing}" if each.missing else "")
+                files = [Path(file).stem for file in each.file.split()]
+                names = "\n".join(files)
+                lacks = f"lacks {each.missing}" if each.missing else ""
+                beside = "; ".join(filter(None, (each.claims or lacks, self._stale_told(files))))
                 what = f"{escape(each.system)}  [dim]{escape(beside)}[/]"
                 table.add_row(each.state, f"[bold]{names}[/]", what)
             console.print(table)
@@ -86,3 +91,8 @@ class Listed:
         counts = ", ".join(f"{states.count(state)} {state}" for state in ("y", "text", "p", "-"))
         told = counted(len(self.systems), "published system")
         console.print(f"{told}: {counts}; {counted(len(self.base), 'base method')}")
+
+    def _stale_told(self, names: Sequence[str]) -> str:
+        """Say of which methods a check is stale; `posttrain method show` says which."""
+        stale = ", ".join(name for name in names if name in self.stale)
+        return f"stale check of {stale}" if stale else ""

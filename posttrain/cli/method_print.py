@@ -16,7 +16,7 @@ from rich.markup import escape
 from posttrain.cli.method_shown import ShownMethod
 from posttrain.cli.options import plain_table
 from posttrain.cli.remarks import remarks_on_values
-from posttrain.learning.algorithms.identity import Identified, digest
+from posttrain.learning.algorithms.identity import Identified, digest, flat
 from posttrain.methods.claim import Arena
 from posttrain.methods.find import arena_files, every_method, find_arena, has_method
 from posttrain.methods.method import Method
@@ -30,6 +30,18 @@ from posttrain.stage.config import StageConfig
 
 _GRADING = ("evaluate", "diagnose")
 """Sections that say how arms are graded, and have no curve."""
+_BUDGET = (
+    "steps",
+    "epochs",
+    "problems_per_step",
+    "group_size",
+    "batch_tokens",
+    "optimization.learning_rate",
+    "max_tokens",
+    "max_length",
+    "num_samples",
+)
+"""Settings that say how much an arm may take, in the order in which they are told."""
 
 
 class KnownOfMethod(NamedTuple):
@@ -232,13 +244,18 @@ def shown_arena(name: str, root: Path) -> dict[str, Any]:
         root: The project.
 
     Returns:
-        What its file says, the arenas of the same base, and the claims of methods that are decided
-        there.
+        What its file says, what its budget comes to, the arenas of the same base, and the claims of
+        methods that are decided there.
 
     """
-    said = find_arena(name).model_dump(mode="json", exclude_none=True)
-    same = arenas_of_same_base(name, root)
-    return {**said, "shares_its_base_with": same, "claims": _claims_in(name)}
+    arena = find_arena(name)
+    said = arena.model_dump(mode="json", exclude_none=True)
+    return {
+        **said,
+        "budget": _budget_of(arena, root),
+        "shares_its_base_with": arenas_of_same_base(name, root),
+        "claims": _claims_in(name),
+    }
 
 
 def print_arena(name: str, root: Path) -> None:
@@ -261,12 +278,40 @@ def print_arena(name: str, root: Path) -> None:
         "under every arm": yaml.safe_dump(
             arena.sections, sort_keys=False, allow_unicode=True, width=100
         ),
+        "its budget, where an arm sets nothing else": "\n".join(
+            f"{section}: {', '.join(f'{name} {value}' for name, value in said.items())}"
+            for section, said in _budget_of(arena, root).items()
+        ),
         "claims": "\n".join(_claims_in(name)),
     }
     for heading, text in texts.items():
         if text:
             console.print(f"\n[bold]{heading}[/]")
             click.echo(text.rstrip())
+
+
+def _budget_of(arena: Arena, root: Path) -> dict[str, dict[str, Any]]:
+    """What an arm may take in each section of an arena: what this says, over the task's defaults.
+
+    They are laid over each other unread: a section may be right with the settings of an arm alone.
+    """
+    tasks = stages_of_flow("flows.post_training", root)
+    found = {}
+    for section, said in arena.sections.items():
+        if section in tasks:
+            usual = flat(tasks[section].config())
+            values = {name: _at(said, name, usual[name]) for name in _BUDGET if name in usual}
+            if budget := {name: value for name, value in values.items() if value is not None}:
+                found[section] = budget
+    return found
+
+
+def _at(said: Mapping[str, Any], path: str, usual: Any) -> Any:
+    """The value at a dotted path of settings; `usual` where they do not say it."""
+    head, _, rest = path.partition(".")
+    if head not in said:
+        return usual
+    return _at(said[head], rest, usual) if rest else said[head]
 
 
 def _contract_of(arena: Arena) -> list[str]:

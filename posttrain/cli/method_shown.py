@@ -111,12 +111,13 @@ class ShownMethod:
         return self.sections[place.partition(".")[0]]
 
 
-def shown_method(name: str, root: Path) -> ShownMethod:
+def shown_method(name: str, root: Path, *, beside: Iterable[str] = ()) -> ShownMethod:
     """Find what a name stands for.
 
     Args:
         name: A method, a published system, a digest of an algorithm, or the path of a recipe.
         root: The project's root.
+        beside: Names of what else could have been meant, such as arenas.
 
     Returns:
         What it sets, resolved.
@@ -145,7 +146,7 @@ def shown_method(name: str, root: Path) -> ShownMethod:
     systems = [each.name for each in published_systems()]
     if name in systems:
         raise UserError(f"the system {name} has no method's file yet; see posttrain method list")
-    hint = nearest(name, [*methods, *systems]) or "; posttrain method list names them all"
+    hint = nearest(name, [*methods, *systems, *beside]) or "; posttrain method list names them all"
     raise UserError(f"there is no method '{name}'{hint}")
 
 

@@ -35,7 +35,9 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
     slot is named, so are the fields of its parts, with the default behind what they mean.
 
     Into a pipe or a file, where no slot is named, it prints a line for each part in place of the
-    table: slot, kind and the first sentence on it, with tabs between them and no heading.
+    table: slot, kind, the first sentence on it and its source, with tabs between them and no
+    heading. The kind of a part may stand in place of its slot: then it alone is shown, in every
+    slot that has it.
 
     A slot is a place in a recipe for one of several parts, and a part is written as its kind, or as
     a mapping with a kind and the values of its fields:
@@ -52,6 +54,7 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
       posttrain parts                 every slot
       posttrain parts | grep length   a line for each part, to search in
       posttrain parts player context_manager   two of them, with what may be set
+      posttrain parts clip            the part of a kind, whatever its slot
       posttrain parts schedule        one of them; of this one also the numbers that take a schedule
       posttrain parts --recipe recipes/mine   with the plug-ins of that recipe
       posttrain parts --tsv | cut -f1,2
@@ -59,20 +62,25 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
     """
     from posttrain.cli.schema import recipe_and_root
     from posttrain.pipeline.recipe_schema import schedulable_fields
-    from posttrain.pipeline.slots import find_slot, offered_parts
+    from posttrain.pipeline.slots import SLOTS, OfferedPart, offered_parts, parts_of_kind
 
-    names = [find_slot(name).name for name in slots]
     of, root = recipe_and_root(recipe)
-    found = list(offered_parts(names, of.plugins if of else ()))
+    plugins = of.plugins if of else ()
+    found = list[OfferedPart]()
+    for name in slots:
+        found += offered_parts([name], plugins) if name in SLOTS else parts_of_kind(name, plugins)
+    if not slots:
+        found += offered_parts((), plugins)
+    names = [name for name in slots if name in SLOTS]
     if tsv:
         rows = [(each.slot, each.kind, each.summary, each.source, each.origin) for each in found]
         _print_lines([_COLUMNS, *rows])
         return
-    if not names and not sys.stdout.isatty():
-        _print_lines((each.slot, each.kind, each.summary) for each in found)
+    if not slots and not sys.stdout.isatty():
+        _print_lines((each.slot, each.kind, each.summary, each.source) for each in found)
         return
     console = Console(highlight=False)
-    console.print(_table(found, with_fields=bool(names)))
+    console.print(_table(found, with_fields=bool(slots)))
     if "schedule" in names:
         flow = of.flow if of else "flows.post_training"
         console.print(f"\nNumbers that take a schedule in recipes of {flow}:")

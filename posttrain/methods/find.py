@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from posttrain.methods.claim import Arena
 from posttrain.methods.lay import laid_over
 from posttrain.methods.method import FAMILIES, Method
+from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, first_line, nearest, shown
 from posttrain.stage.slots import installed_parts
 
@@ -98,11 +99,12 @@ def method_folders() -> list[Path]:
     return [each for each in folders if each.is_dir()]
 
 
-def find_method(name: str) -> FoundMethod:
+def find_method(name: str, *, where: str = "") -> FoundMethod:
     """Find the method of a name.
 
     Args:
         name: As its file is called.
+        where: The place that names it, for the error.
 
     Returns:
         The method, and where it is.
@@ -114,7 +116,7 @@ def find_method(name: str) -> FoundMethod:
     if file := _file(name, method_folders()):
         return _found(file)
     hint = nearest(name, method_names()) or "; posttrain method list names them all"
-    raise UserError(f"there is no method '{name}'{hint}")
+    raise UserError(f"{where}{': ' * bool(where)}there is no method '{name}'{hint}")
 
 
 def line_of(name: str) -> list[FoundMethod]:
@@ -171,11 +173,12 @@ def _by_family(found: Iterable[FoundMethod]) -> dict[str, FoundMethod]:
     return {each.method.name: each for each in ordered}
 
 
-def find_arena(name: str) -> Arena:
+def find_arena(name: str, *, where: str = "") -> Arena:
     """Find the arena of a name: the project's own first.
 
     Args:
         name: As its file is called.
+        where: The place that names it, for the error.
 
     Returns:
         The arena.
@@ -187,7 +190,7 @@ def find_arena(name: str) -> Arena:
     files = arena_files()
     if name not in files:
         hint = nearest(name, files) or f"; there are {', '.join(sorted(files))}"
-        raise UserError(f"there is no arena '{name}'{hint}")
+        raise UserError(f"{where}{': ' * bool(where)}there is no arena '{name}'{hint}")
     state = files[name].stat()
     return _read_arena(files[name], state.st_mtime_ns, state.st_size)
 
@@ -240,7 +243,7 @@ def _found(file: Path, above: tuple[str, ...] = ()) -> FoundMethod:
     if not method.like:
         return FoundMethod(method, file)
     line = (*above, method.name)
-    where = f"{shown(file)}.like"
+    where = f"{shown(file)}: like"
     if method.like in line:
         raise UserError(f"{where}: {' is like '.join((*line, method.like))}; break the circle")
     under = _file(method.like, method_folders())
@@ -266,11 +269,11 @@ def _beside(modules: Sequence[str]) -> list[Path]:
 def _read(path: Path, _mtime: int, _size: int) -> Method:
     values = read_mapping(path, "a method")
     where = shown(path)
-    method = Method.parse(values, where=where)
+    method = _parsed(Method, values, where)
     for field, said in (("name", path.stem), ("family", path.parent.name)):
         if getattr(method, field) != said:
             raise UserError(
-                f"{where}.{field}: the file's place says '{said}', and it says"
+                f"{where}: {field}: the file's place says '{said}', and it says"
                 f" '{getattr(method, field)}'; correct one of them"
             )
     return method
@@ -278,10 +281,29 @@ def _read(path: Path, _mtime: int, _size: int) -> Method:
 
 @lru_cache(maxsize=256)
 def _read_arena(path: Path, _mtime: int, _size: int) -> Arena:
-    arena = Arena.parse(read_mapping(path, "an arena"), where=shown(path))
+    arena = _parsed(Arena, read_mapping(path, "an arena"), shown(path))
     if arena.name != path.stem:
-        raise UserError(f"{shown(path)}.name: the file is called {path.stem}; correct one of them")
+        raise UserError(f"{shown(path)}: name: the file is called {path.stem}; correct one of them")
     return arena
+
+
+_Form = TypeVar("_Form", bound=StageConfig)
+
+
+def _parsed(form: type[_Form], values: Mapping[str, Any], file: str) -> _Form:
+    """Validate what a file says; a complaint names the file, then the place, a claim by its name.
+
+    So does all else that is said of what stands in it: `FILE: claims.better.arena: ...`.
+    """
+    try:
+        return form.parse(values, where=file)
+    except UserError as error:
+        told = str(error).removeprefix(file).lstrip(".: ")
+        if (found := re.match(r"claims\.(\d+)", told)) is not None:
+            claim = values["claims"][int(found[1])]
+            if isinstance(claim, Mapping) and isinstance(claim.get("name"), str):
+                told = f"claims.{claim['name']}{told.removeprefix(found[0])}"
+        raise UserError(f"{file}: {told}") from None
 
 
 def read_mapping(path: Path, what: str) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def refuse_unknown_system(found: FoundMethod) -> None:
     names = [each.name for each in published_systems()]
     if found.method.system and found.method.system not in names:
         hint = nearest(found.method.system, names) or "; posttrain method list names them all"
-        raise UserError(f"{found.shown}.system: there is no '{found.method.system}'{hint}")
+        raise UserError(f"{found.shown}: system: there is no '{found.method.system}'{hint}")
 
 
 def listed_systems(

@@ -31,17 +31,21 @@ def refuse_unmeasured_of(
         if "/" not in metric or (known := metrics_of_curve(claim.trains, arms[arm])) is None:
             continue
         if metric not in known and _of_one_policy(metric, arms[arm]) not in known:
-            hint = nearest(metric, known) or "; name another metric"
+            hint = nearest(metric, known) or f"; {_lists(method)}"
             raise UserError(f"{where}.{part}: arm {arm} measures no '{metric}'{hint}")
 
 
 def refuse_ungraded(
+<<<<<<< HEAD
     claim: MethodClaim,
     arena: Arena,
     evaluation: Any,
     diagnostics: Collection[str],
     *,
     where: str,
+=======
+    method: str, claim: MethodClaim, evaluation: Any, diagnostics: Collection[str], *, where: str
+>>>>>>> t
 ) -> None:
     """Refuse a claim on what neither its evaluation nor its diagnosis measures.
 
@@ -49,6 +53,7 @@ def refuse_ungraded(
     name anything without a dot. Any figure of a variant or a diagnostic that there is passes, too.
 
     Args:
+        method: Name of the method.
         claim: The claim.
         arena: Its arena, whose contract names metrics too.
         evaluation: Config of the evaluation of its arms.
@@ -83,8 +88,13 @@ def refuse_ungraded(
             )
         if not dot and place == f"{where}.mechanism":
             raise UserError(
+<<<<<<< HEAD
                 f"{place}: {metric} is no metric of a curve, which has a slash, and no figure,"
                 " which has a dot; a mechanism looks at these alone"
+=======
+                f"{where}.{part}: {metric} is no metric of a curve, such as {claim.trains}/..., and"
+                f" no figure with a dot; a mechanism looks at these alone: {_lists(method)}"
+>>>>>>> t
             )
         if not dot and metric not in graded and not plays:
             told = nearest(metric, graded) or f"; take one of {', '.join(graded)}"
@@ -132,6 +142,11 @@ def metrics_of_curve(section: str, config: StageConfig) -> dict[str, str] | None
 
         own |= {EXCHANGE + name: each for name, each in exchange.METRICS.items()}
     return own
+
+
+def _lists(method: str) -> str:
+    """Name the command that lists what a claim may name, also while it names something else."""
+    return f"posttrain method metrics {method} lists what there is"
 
 
 def _read(method: str, claim: MethodClaim) -> Iterator[tuple[str, str, str]]:

@@ -47,7 +47,8 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
             is refused; or a metric is named that neither the arms nor their evaluation measure.
 
     """
-    arena, trains = find_arena(claim.arena), claim.trains
+    place = _place(method, claim)
+    arena, trains = find_arena(claim.arena, where=f"{place}.arena"), claim.trains
     flow = load_flow(FLOW, Path.cwd(), where=f"method {method.name}")
     grading = {name: method.sets[name] or {} for name in flow.GRADING if name in method.sets}
     values: dict[str, Any] = {"flow": FLOW, "format": FORMAT, **_shared(arena)}
@@ -59,13 +60,18 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
         compared[name] = _parsed(method, claim, arena, arm, where)[trains]
         for n in claim.numbers(seeds):
             values |= arm.stages(n)
-    place, diagnosed = _place(method, claim), _diagnosed(arena, method)
+    diagnosed = _diagnosed(arena, method)
     refuse_unmeasured_of(method.name, claim, compared, where=place)
     graded = laid_over(arena.sections.get("evaluate", {}), grading.get("evaluate", {}))
     evaluation = flow.EVALUATION[0].config.parse(
         task_parameters(graded), where=f"{place}: evaluate"
     )
+<<<<<<< HEAD
     refuse_ungraded(claim, arena, evaluation, diagnosed.get("diagnostics") or (), where=place)
+=======
+    diagnostics = diagnosed.get("diagnostics") or ()
+    refuse_ungraded(method.name, claim, evaluation, diagnostics, where=place)
+>>>>>>> t
     for n in claim.numbers(seeds):
         values[f"evaluate_{n}"] = {
             **_evaluation(flow, arena, [*arms], n, trains),
@@ -178,14 +184,14 @@ def _arms(method: Method, claim: MethodClaim) -> dict[str, Mapping[str, Any]]:
     """Sections of each arm, the method's own first."""
     if method.name in claim.against:
         raise UserError(
-            f"method {method.name}: claim {claim.name}: an arm of `against` is called as the method"
-            " itself; rename it"
+            f"{_place(method, claim)}.against: an arm is called as the method itself; rename it"
         )
     arms: dict[str, Mapping[str, Any]] = {method.name: method.sets}
     for arm, said in claim.against.items():
         own = dict(said)
-        base = find_method(str(own.pop("method"))).method.sets if "method" in own else {}
-        arms[arm] = laid_over(base, own)
+        base, where = own.pop("method", None), f"{_place(method, claim)}.against.{arm}.method"
+        sets = {} if base is None else find_method(str(base), where=where).method.sets
+        arms[arm] = laid_over(sets, own)
     return arms
 
 

@@ -1,29 +1,37 @@
 """Checks that are kept: `methods/checks.jsonl` of a project, and what ships with posttrain.
 
 A check is bound to what the method comes to: where its settings, or those of a method that it
-changes, or the defaults are others by now, the check is stale and counts for nothing. One line for
-each method and kind of check, the last one.
+changes, or the defaults are others by now, the check is stale and counts for nothing; so it is
+where the project's own code that it rests on moved. One line for each method and kind of check, the
+last one.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
 
-from posttrain.methods.find import FoundMethod, method_folders, own_folder
+from posttrain.methods.find import (
+    SHIPPED,
+    FoundMethod,
+    find_method,
+    has_method,
+    method_folders,
+    own_folder,
+)
 from posttrain.methods.method import Method
+from posttrain.pipeline.check_code import CheckKind, code_of_check
 from posttrain.pipeline.kept_lines import kept_lines
 from posttrain.pipeline.recipe_method import sections_of_method
 from posttrain.pipeline.recipe_schema import stages_of_flow
+from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of_json
 from posttrain.stage.spec import Task
 
 CHECKS = "checks.jsonl"
 """In the folder of methods."""
-
-CheckKind = Literal["switches", "gradients"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,8 @@ class KeptCheck:
     """Of what the method came to."""
     commit: str
     """Of the project, where it was checked."""
+    code: str = ""
+    """Of the project's own code that it rests on, see `code_of_check`; empty where all ships."""
 
 
 def digest_of_method(method: Method, tasks: Mapping[str, Task]) -> str:
@@ -56,8 +66,33 @@ def digest_of_method(method: Method, tasks: Mapping[str, Task]) -> str:
         UserError: What it sets is refused.
 
     """
-    sections = sections_of_method(method, tasks)
-    return sha256_of_json({name: config.keyed() for name, config in sections.items()})
+    digest, _ = _resolved(method, tasks)
+    return digest
+
+
+def made_check(
+    found: FoundMethod, kind: CheckKind, root: Path, *, passed: bool, says: str, commit: str
+) -> KeptCheck:
+    """Make the line that is kept of a check, bound to what the method is now.
+
+    Args:
+        found: The method.
+        kind: What was looked at.
+        root: The project.
+        passed: Whether it did.
+        says: What was found, in figures.
+        commit: Of the project.
+
+    Returns:
+        The line.
+
+    Raises:
+        UserError: What the method sets is refused.
+
+    """
+    digest, configs = _resolved(found.method, stages_of_flow("flows.post_training", root))
+    code = code_of_check(found, kind, configs, root)
+    return KeptCheck(found.method.name, kind, passed, says, digest, commit, code)
 
 
 def kept_checks() -> dict[tuple[str, str], KeptCheck]:
@@ -87,8 +122,7 @@ def keep_checks(root: Path, checks: Iterable[KeptCheck]) -> Path:
         if before is None or asdict(before) | {"commit": each.commit} != asdict(each):
             known[each.method, each.kind] = each
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(asdict(known[key]), sort_keys=True) + "\n" for key in sorted(known)]
-    path.write_text("".join(lines), encoding="utf-8")
+    path.write_text("".join(_line(known[key]) for key in sorted(known)), encoding="utf-8")
     return path
 
 
@@ -110,13 +144,15 @@ def standing_checks(methods: Sequence[FoundMethod], root: Path) -> dict[str, dic
         name = each.method.name
         if name not in names:
             continue
-        try:
-            digest = digest_of_method(each.method, tasks)
-        except UserError:
-            # What cannot be resolved is not what was checked.
-            continue
-        of_it = {kind: check for (method, kind), check in kept.items() if method == name}
-        found[name] = {kind: check for kind, check in of_it.items() if check.digest == digest}
+        of_it = {check.kind: check for (method, _), check in kept.items() if method == name}
+        # What cannot be resolved is not what was checked.
+        with suppress(UserError):
+            digest, configs = _resolved(each.method, tasks)
+            found[name] = {
+                kind: check
+                for kind, check in of_it.items()
+                if check.digest == digest and check.code == code_of_check(each, kind, configs, root)
+            }
     return found
 
 
@@ -132,16 +168,22 @@ def checks_of(method: Method, root: Path) -> dict[str, str]:
         for nothing, and is said to be stale: any section counts, also one that trains nothing.
 
     """
-    standing = standing_checks([FoundMethod(method, Path())], root).get(method.name, {})
+    standing = standing_checks([_with_place(method)], root).get(method.name, {})
     found: dict[str, str] = {}
     for (name, kind), kept in kept_checks().items():
         if name != method.name:
             continue
         told = f"{'passed' if kept.passed else 'failed'}, {kept.says}"
         if kind not in standing:
+<<<<<<< HEAD
             option = "--gradients " if kind == "gradients" else ""
             again = f"posttrain method check {option}{name}"
             told = f"stale, as what it sets came to something else since; it {told}; again: {again}"
+=======
+            again = f"posttrain method check {'--gradients ' * (kind == 'gradients')}{name}"
+            moved = "stale, as what it sets, or code that it reads, is another since"
+            told = f"{moved}; it {told}; again: {again}"
+>>>>>>> t
         found[kind] = told
     return found
 
@@ -163,6 +205,42 @@ def passed_checks(methods: Sequence[FoundMethod], root: Path) -> frozenset[str]:
         for name, checks in standing_checks(methods, root).items()
         if "switches" in checks and all(check.passed for check in checks.values())
     )
+
+
+def stale_checks(methods: Sequence[FoundMethod], root: Path) -> frozenset[str]:
+    """Name the methods of which a check was kept that counts for nothing by now.
+
+    Args:
+        methods: Those that are asked about.
+        root: The project.
+
+    Returns:
+        Their names.
+
+    """
+    standing, kept = standing_checks(methods, root), kept_checks()
+    asked = {each.method.name for each in methods}
+    return frozenset(
+        name for name, kind in kept if name in asked and kind not in standing.get(name, {})
+    )
+
+
+def _resolved(method: Method, tasks: Mapping[str, Task]) -> tuple[str, Sequence[StageConfig]]:
+    """The digest of what a method comes to, and the sections that it is of."""
+    sections = sections_of_method(method, tasks)
+    digest = sha256_of_json({name: config.keyed() for name, config in sections.items()})
+    return digest, [*sections.values()]
+
+
+def _with_place(method: Method) -> FoundMethod:
+    """A method with its file, beside which its formula stands; one that has none is by itself."""
+    return find_method(method.name) if has_method(method.name) else FoundMethod(method, SHIPPED)
+
+
+def _line(check: KeptCheck) -> str:
+    """A check as it is kept; one that rests on no code of the project's own says nothing of it."""
+    said = {name: value for name, value in asdict(check).items() if name != "code" or value}
+    return json.dumps(said, sort_keys=True) + "\n"
 
 
 def _read(path: Path) -> dict[tuple[str, str], KeptCheck]:

@@ -137,9 +137,11 @@ def told_where_it_is_said(
 
     Returns:
         The same at the place of the first layer that is refused by itself in the very same words;
-        where none is, the error as it is.
+        where none is, and where it names another place, such as that of plug-ins, as it is.
 
     """
+    if not str(error).startswith(where):
+        return error
     for place, said in layers:
         try:
             make(said)

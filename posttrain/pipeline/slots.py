@@ -167,6 +167,28 @@ def offered_parts(names: Sequence[str], plugins: Sequence[str]) -> Iterator[Offe
             yield _of_package(name, kind, point)
 
 
+def parts_of_kind(kind: str, plugins: Sequence[str]) -> list[OfferedPart]:
+    """Find the parts of a kind in all slots.
+
+    Args:
+        kind: Its name; several slots may have one.
+        plugins: Modules whose parts count beside those that ship.
+
+    Returns:
+        The parts, in the order of the slots.
+
+    Raises:
+        UserError: It is neither a kind nor a slot; the nearest name of either is said.
+
+    """
+    offered = list(offered_parts((), plugins))
+    if found := [each for each in offered if each.kind == kind]:
+        return found
+    near = nearest(kind, [*SLOTS, *(each.kind for each in offered)])
+    known = near or f"; the slots are {', '.join(SLOTS)}"
+    raise UserError(f"there is no slot '{kind}', and no part of that kind{known}")
+
+
 def _complaint(slot: str, kind: str, part: object) -> str | None:
     """Say why no recipe can name what is offered under a slot and a kind."""
     if slot not in SLOTS:

@@ -67,13 +67,10 @@ class KeptVerdict:
 
 def kept_verdicts() -> dict[tuple[str, str], KeptVerdict]:
     """Read the last verdict of each claim, by method and claim; a project's own goes first."""
-    complaint = (
-        "this is no verdict; take the line out, and run the claim again with posttrain method run"
-    )
     return {
         (kept.method, kept.claim): kept
         for folder in reversed(method_folders())
-        for kept in kept_lines(folder / VERDICTS_FILE, KeptVerdict, complaint=complaint)
+        for kept in _lines(folder)
     }
 
 
@@ -181,7 +178,7 @@ def remarks_on_verdicts(method: Method, root: Path) -> dict[str, list[str]]:
 
     """
     kept = {each.claim: each for each in kept_verdicts().values() if each.method == method.name}
-    gone = commits_gone((at for each in kept.values() for at in each.commits), root)
+    gone = gone_of_project(kept.values(), root)
     return {
         claim: [where_decided(each, gone), *equal_arms(method.name, each.decisions)]
         for claim, each in kept.items()
@@ -207,6 +204,24 @@ def where_decided(kept: KeptVerdict, gone: Collection[str] = ()) -> str:
         return "decided on code that was not committed"
     again = f", first seed again at {named(kept.rechecked)}" if kept.rechecked else ""
     return f"decided at commit {named(kept.commit)}{again}"
+
+
+def gone_of_project(kept: Iterable[KeptVerdict], root: Path) -> frozenset[str]:
+    """Tell which commits of a project's own verdicts its repository has not.
+
+    Those of verdicts that ship, or are of a plug-in, are of another history, and missed by nobody.
+
+    Args:
+        kept: Verdicts, of whatever origin.
+        root: The project.
+
+    Returns:
+        Those that cannot be checked out there, see `commits_gone`.
+
+    """
+    asked = {at for each in kept for at in each.commits}
+    own = {at for each in _lines(own_folder(root)) for at in each.commits}
+    return commits_gone(asked & own, root)
 
 
 def commits_gone(commits: Iterable[str], root: Path) -> frozenset[str]:
@@ -329,6 +344,14 @@ def broken_off(method: Method, root: Path) -> dict[str, str]:
         if (status := last.get(command, "succeeded")) not in ("succeeded", "running"):
             found[claim.name] = f"its last run {_ENDED[status]}; what was done is kept: {command}"
     return found
+
+
+def _lines(folder: Path) -> Iterator[KeptVerdict]:
+    """The verdicts that a folder of methods keeps, in their order."""
+    complaint = (
+        "this is no verdict; take the line out, and run the claim again with posttrain method run"
+    )
+    return kept_lines(folder / VERDICTS_FILE, KeptVerdict, complaint=complaint)
 
 
 def _stands(known: KeptVerdict, keys: StageKeys | None) -> bool:

@@ -13,6 +13,7 @@ from posttrain.learning.algorithms.presets import PREFERENCE_PRESETS, PRESETS
 from posttrain.methods.find import every_method, find_method, methods_of
 from posttrain.methods.systems import published_systems
 from posttrain.pipeline import verdicts
+from posttrain.pipeline.method_checks import keep_checks, made_check
 from posttrain.pipeline.verdicts import KeptVerdict
 from posttrain.provenance.ledger import Run, open_ledger
 from posttrain.stage.interrupts import Interrupted
@@ -218,6 +219,21 @@ def test_methods_of_other_sections_are_not_compared(posttrain):
 
 def test_an_unknown_name_is_looked_for_among_both_kinds(posttrain):
     assert "did you mean 'simpo'?" in posttrain("method", "show", "simppo").err
+    # An arena can be shown, and its metrics cannot be listed.
+    assert "did you mean 'ladder'?" in posttrain("method", "show", "lader").err
+    assert "ladder" not in posttrain("method", "metrics", "lader").err
+
+
+def test_metrics_are_listed_while_a_claim_names_what_there_is_not(posttrain, toy):
+    toy.write("methods/pg/mine.yaml", SLIP.replace("pass_at_1", "rl/zzqq"))
+    told = posttrain("method", "show", "mine")
+    assert told.sentence == (
+        "methods/pg/mine.yaml: claims.better.decide: arm mine measures no 'rl/zzqq';"
+        " posttrain method metrics mine lists what there is"
+    )
+    listed = posttrain("method", "metrics", "mine")
+    assert listed.code == 0
+    assert "rl/clip_fraction" in listed.out
 
 
 def test_a_method_names_parts_of_the_projects_plug_ins(posttrain, toy):
@@ -234,6 +250,19 @@ def test_a_method_names_parts_of_the_projects_plug_ins(posttrain, toy):
     assert ["rl.algorithm.token_weights.surprise.power", "0.5"] in [
         line.split()[:2] for line in shown.out.splitlines()
     ]
+
+
+def test_a_plug_in_that_is_not_there_is_told_of_the_recipe_that_names_it(posttrain, toy):
+    toy.recipe(f"flow: {toy.flow}\nplugins: [surprise_prt]\n")
+    toy.write(
+        "methods/pg/mine.yaml",
+        "name: mine\ntitle: Mine\nsource: {paper: a note}\nfamily: pg\nsays: It does.\n"
+        "sets: {rl: {algorithm: {token_weights: {surprise: {power: 0.5}}}}}\n",
+    )
+    for verb in ("show", "metrics"):
+        said = posttrain("method", verb, "mine")
+        assert said.code == 2
+        assert said.sentence.startswith("recipe.yaml: plugins: the module 'surprise_prt' is not")
 
 
 CLAIMING = """name: mine
@@ -262,8 +291,20 @@ claims:
             {"SYSTEM": "Lite PPO (Tricks or Trap)"},
             "there is no 'Lite PPO (Tricks or Trap)'; did you mean 'Lite PPO (Tricks or Traps)'?",
         ),
-        ({"ARENA": "summs"}, "there is no arena 'summs'; did you mean 'sums'?"),
-        ({"ARM": "method: grppo"}, "there is no method 'grppo'; did you mean 'grpo'?"),
+        (
+            {"ARENA": "summs"},
+            "methods/pg/mine.yaml: claims.better.arena: there is no arena 'summs'; did you mean"
+            " 'sums'?",
+        ),
+        (
+            {"ARENA": "Sums"},
+            "methods/pg/mine.yaml: claims.better.arena: string should match",
+        ),
+        (
+            {"ARM": "method: grppo"},
+            "methods/pg/mine.yaml: claims.better.against.plain.method: there is no method 'grppo';"
+            " did you mean 'grpo'?",
+        ),
         ({"ARM": "rll: {steps: 3}"}, "rll"),
     ],
 )
@@ -295,6 +336,13 @@ def test_a_file_that_is_wrong_is_named_behind_all_the_others(posttrain, toy):
     assert posttrain("method", "list", "--tsv").code == 2
 
 
+PLAIN = """name: mine
+title: Mine
+source: {paper: a note}
+family: sys
+says: It does.
+sets: {rl: {group_size: 4}}
+"""
 SLIP = CLAIMING.replace("SYSTEM", '""').replace("ARENA", "sums").replace("ARM", "method: grpo")
 SLIPS = {
     "its settings": (
@@ -331,11 +379,26 @@ def test_a_slip_in_a_method_is_told_at_its_place_and_the_others_are_listed(
     assert any(line.split()[:1] == ["grpo"] for line in told.out.splitlines())
     assert not any(line.split()[:1] == ["mine"] for line in told.out.splitlines())
     assert told.err.splitlines() == [
-        "error: methods/pg/other.yaml.titel: unknown key; did you mean 'title'?",
+        "error: methods/pg/other.yaml: titel: unknown key; did you mean 'title'?",
         f"error: {sentence}",
     ]
     for verb in ("show", "run"):
         assert posttrain("method", verb, "mine").sentence == sentence
+
+
+@pytest.mark.slow
+def test_the_list_says_which_check_is_stale(posttrain, toy, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    for name in ("mine", "yours"):
+        toy.write("methods/sys/" + name + ".yaml", PLAIN.replace("mine", name))
+    with methods_of(toy.root):
+        found = [find_method(name) for name in ("mine", "yours")]
+        said = {"passed": True, "says": "so it is", "commit": ""}
+        keep_checks(toy.root, [made_check(each, "switches", toy.root, **said) for each in found])
+    toy.write("methods/sys/mine.yaml", PLAIN.replace("group_size: 4", "group_size: 2"))
+    rows = posttrain("method", "list", "--family", "sys").out.splitlines()
+    told = {name: "stale check" in row for row in rows for name in row.split()[:1]}
+    assert (told["mine"], told["yours"]) == (True, False)
 
 
 def test_a_wrong_file_does_not_answer_for_a_name_that_there_is_not(posttrain, toy):
@@ -438,7 +501,7 @@ def test_what_claims_are_compared_with_is_listed_before_they_are_run(posttrain, 
     toy.write("methods/pg/mine.yaml", SLIP.replace(decided, base))
     rows = json.loads(posttrain("method", "claims", "--family", "pg", "-o", "json").out)
     (row,) = (row for row in rows if row["method"] == "mine")
-    assert row["compared"] == ["plain", "22", "base"]
+    assert row["compared"] == ["plain", "than 22", "base"]
     assert all(row["compared"] or row["figures"] for row in rows)
 
 
@@ -476,6 +539,17 @@ def test_an_arena_is_shown_with_its_budget_and_who_claims_there(posttrain):
     assert found["claims"] == ["xpo.finds_what_is_rare"]
     assert found["sections"]["preference"]["steps"] == 100
     assert found["shares_its_base_with"] == []
+    budget = json.loads(posttrain("method", "show", "sums", "-o", "json").out)["budget"]
+    # 60 steps and 72 tokens are the arena's own; the others are RL's defaults.
+    assert budget["rl"] == {
+        "steps": 60,
+        "problems_per_step": 32,
+        "group_size": 8,
+        "optimization.learning_rate": 0.001,
+        "max_tokens": 72,
+    }
+    told = "rl: steps 60, problems_per_step 32, group_size 8, optimization.learning_rate 0.001"
+    assert told in posttrain("method", "show", "sums").out
     shown = posttrain("method", "show", "proxy").out
     assert "\nshares its base with\nproxy_together\n" in shown
 

@@ -65,8 +65,8 @@ def test_another_artifact_is_held_against_the_verdict_that_was_kept(
         assert kept.agrees is agrees
         assert kept.told == (
             f"{told}, in another artifact",
-            "  pass_at_1 +0.15 [-0.02, +0.32], higher by 0.05 against plain;"
-            " kept: pass_at_1 +0.2 [+0.1, +0.3], higher by 0.05",
+            "  pass_at_1 +0.15 [-0.02, +0.32] (0.7 against 0.5 of plain), higher by 0.05;"
+            " kept: pass_at_1 +0.2 [+0.1, +0.3] (0.7 against 0.5 of plain), higher by 0.05",
             "kept in methods/verdicts.jsonl",
         )
         assert kept_verdicts()["mine", "better"] == again

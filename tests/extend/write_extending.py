@@ -156,7 +156,13 @@ def more(slot: str) -> str:
             " how much of the practice is where something can be learned, and what the student"
             " solves in the end. Beside `my_problem_sampler.py`, `taught.py`:"
         )
-        return f"\n{said}\n\n{code((Path(__file__).parent / 'taught.py').read_text())}"
+        plans = (
+            "A sampler that plans over the run reads `pool.steps`, which RL and this student give."
+            " Where it is None nothing is drawn, such as where a recipe is looked up: refuse it in"
+            " `draw` with a `UserError`, rather than plan over a number that nobody set."
+        )
+        taught = code((Path(__file__).parent / "taught.py").read_text())
+        return f"\n{said}\n\n{taught}\n{plans}\n"
     if slot == "verifier":
         comparing = importlib.import_module("posttrain.learning.rewards.verifiers.comparing")
         said = (

@@ -117,8 +117,8 @@ def test_numbers_are_those_of_yaml_1_2(project):
 
 
 WRONG = {
-    "an unknown key": (MINE + "sasy: no\n", r"\.sasy: unknown key; did you mean 'says'\?"),
-    "another name": (MINE.replace("{name}", "other"), r"\.name: the file's place says 'mine'"),
+    "an unknown key": (MINE + "sasy: no\n", r": sasy: unknown key; did you mean 'says'\?"),
+    "another name": (MINE.replace("{name}", "other"), r": name: the file's place says 'mine'"),
     "no source": (MINE.replace("a note of mine", "''"), "name the paper or the code"),
     "no family": (MINE.replace("family: {family}", "family: none"), "there is no family 'none'"),
     "no YAML": (MINE + "claims: [", ":9: not valid YAML"),

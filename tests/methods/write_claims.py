@@ -31,7 +31,11 @@ def without_standing(text: str) -> str:
     from posttrain.views.report.claims import STALE
 
     before, mark, after = text.partition(MARK)
-    return before + mark + re.sub(r"; \d+ of them stale", "", after).replace(STALE, "")
+    return (
+        before
+        + mark
+        + re.sub(r"; \d+ of them stale| \(\d+ still count\)", "", after).replace(STALE, "")
+    )
 
 
 def _arenas() -> str:

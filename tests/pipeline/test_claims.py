@@ -267,7 +267,7 @@ REFUSED = {
     ),
     "an arm called as the method": (
         METHOD.replace("plain:", "mine:"),
-        "method mine: claim better: an arm of `against` is called as the method itself; rename it",
+        "mine.yaml: claims.better.against: an arm is called as the method itself; rename it",
     ),
 }
 
@@ -600,7 +600,8 @@ def test_what_is_stale_does_not_spoil_the_document():
     from tests.methods.write_claims import MARK, without_standing
 
     head = f"Marked (stale).\n{MARK}\n"
-    marked = f"{head}2 claims: 2 void; 1 of them stale. More.\n| void (stale) (not committed) |\n"
+    tally = "2 claims: 2 void (1 still count); 1 of them stale. More."
+    marked = f"{head}{tally}\n| void (stale) (not committed) |\n"
     assert without_standing(marked) == f"{head}2 claims: 2 void. More.\n| void (not committed) |\n"
 
 

@@ -15,10 +15,13 @@ from posttrain.pipeline.method_checks import (
     digest_of_method,
     keep_checks,
     kept_checks,
+    made_check,
     passed_checks,
+    standing_checks,
 )
 from posttrain.pipeline.recipe_schema import stages_of_flow
 from posttrain.stage.errors import UserError
+from posttrain.stage.slots import plugged
 
 ROOT = Path(__file__).parents[2]
 SAID = {"title": "Mine", "source": {"paper": "a note"}, "family": "pg", "says": "It says so."}
@@ -68,13 +71,74 @@ def test_a_check_is_said_to_be_stale_where_a_section_that_trains_nothing_is_adde
     write(tmp_path, "mine", sets={**mine.method.sets, "evaluate": {"max_tokens": 16}})
     graded = find_method("mine")
     assert passed_checks([graded], ROOT) == frozenset()
-    moved = "stale, as what it sets came to something else since; it"
+    moved = "stale, as what it sets, or code that it reads, is another since; it"
     assert checks_of(graded.method, ROOT) == {
         "switches": f"{moved} passed, so it is; again: posttrain method check mine",
         "gradients": f"{moved} failed, so it is; again: posttrain method check --gradients mine",
     }
     keep_checks(tmp_path, [check(graded)])
     assert checks_of(graded.method, ROOT)["switches"] == "passed, so it is"
+
+
+OWN_PART = """
+from typing import Literal
+
+from posttrain.learning.algorithms.token_weights.base import TokenWeight
+
+SCALE = {scale}
+OTHER = {other}
+
+class Own(TokenWeight):
+    # {remark}
+    kind: Literal["checked_own"] = "checked_own"
+
+    def of_update(self, logprobs_BT, *, old_logprobs_BT, batch):
+        return logprobs_BT.exp() * SCALE
+
+PARTS = {{"token_weight": {{"checked_own": Own}}}}
+"""
+
+
+def test_a_check_is_stale_where_the_code_of_a_plug_in_moved(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    said = {"scale": 1, "other": 1, "remark": "one"}
+    file = tmp_path / "checked_part.py"
+    file.write_text(OWN_PART.format(**said))
+    write(tmp_path, "mine", sets=algorithm(token_weights={"checked_own": {}}))
+    with methods_of(tmp_path), plugged(["checked_part"]):
+        keep_checks(tmp_path, [made(tmp_path)])
+        assert stands(tmp_path)
+        # What the part does not read is another's affair, and so is a comment.
+        file.write_text(OWN_PART.format(**said | {"other": 2, "remark": "two"}))
+        assert stands(tmp_path)
+        file.write_text(OWN_PART.format(**said | {"scale": 2}))
+        assert not stands(tmp_path)
+        assert checks_of(find_method("mine").method, tmp_path)["switches"].startswith(
+            "stale, as what it sets, or code that it reads, is another since; it passed"
+        )
+
+
+def test_a_check_of_gradients_is_stale_where_its_formula_moved(tmp_path, mine):
+    file = tmp_path / "methods" / "pg" / "formulas.py"
+    own = "HALF = {half}\ndef mine(rows):\n    return HALF\n"
+    formulas = own + "def other(rows):\n    return {other}\n"
+    file.write_text(formulas.format(half=0.5, other=1))
+    keep_checks(tmp_path, [made(tmp_path), made(tmp_path, "gradients")])
+    assert stands(tmp_path)
+    file.write_text(formulas.format(half=0.5, other=2))
+    assert stands(tmp_path, "gradients")
+    file.write_text(formulas.format(half=0.4, other=2))
+    assert not stands(tmp_path, "gradients")
+    # What its switches do is no affair of the formula.
+    assert stands(tmp_path)
+
+
+def made(root, kind="switches"):
+    return made_check(find_method("mine"), kind, root, passed=True, says="so it is", commit="c0")
+
+
+def stands(root, kind="switches"):
+    return kind in standing_checks([find_method("mine")], root)["mine"]
 
 
 def test_gradients_that_are_others_take_it_back_and_alone_are_not_enough(tmp_path, mine):

@@ -183,10 +183,10 @@ def test_the_verb_lists_the_plugins_of_the_recipe_here(toy, plugin, monkeypatch)
     assert "Turn at the right." in table
     # Into a pipe, all of them are a line each.
     piped = CliRunner().invoke(cli, ["parts"], env={"COLUMNS": "20"}).output.splitlines()
-    assert "schedule\tright\tTurn at the right." in piped
+    assert "schedule\tright\tTurn at the right.\tnobody 2026" in piped
     assert len(piped) == len(CliRunner().invoke(cli, ["parts", "--tsv"]).output.splitlines()) - 1
-    assert {line.count("\t") for line in piped} == {2}
-    with pytest.raises(UserError, match="there is no slot 'shedule'; did you mean 'schedule'"):
+    assert {line.count("\t") for line in piped} == {3}
+    with pytest.raises(UserError, match="no slot 'shedule'.*did you mean 'schedule'"):
         CliRunner().invoke(cli, ["parts", "shedule"], catch_exceptions=False)
 
 
@@ -380,3 +380,20 @@ def test_what_may_be_set_in_a_part_is_shown_where_its_slot_is_named():
     assert "keep_turns Turns, each with what was read behind it, that are kept behind" in named
     assert "prompt. (1)" in named
     assert "at_tokens" not in CliRunner().invoke(cli, ["parts"], env={"COLUMNS": "200"}).output
+
+
+def test_a_kind_is_shown_in_every_slot_that_has_it():
+    (row,) = CliRunner().invoke(cli, ["parts", "clip", "--tsv"]).output.splitlines()[1:]
+    assert row.split("\t")[:2] == ["surrogate", "clip"]
+    table = CliRunner().invoke(cli, ["parts", "clip"], env={"COLUMNS": "200"}).output
+    assert "Whose ratio" in table
+    rows = CliRunner().invoke(cli, ["parts", "uniform", "--tsv"]).output.splitlines()[1:]
+    assert {line.split("\t")[1] for line in rows} == {"uniform"}
+    with pytest.raises(UserError, match=r"no slot 'clp', and no part of that kind; did you mean"):
+        CliRunner().invoke(cli, ["parts", "clp"], catch_exceptions=False)
+
+
+def test_sources_go_into_a_pipe_too():
+    rows = CliRunner().invoke(cli, ["parts"]).output.splitlines()
+    (clip,) = (line.split("\t") for line in rows if line.startswith("surrogate\tclip\t"))
+    assert "1707.06347" in clip[3]

@@ -10,7 +10,9 @@ from posttrain.views.report.claims import (
     ClaimRow,
     claims_in_markdown,
     claims_page,
+    legend_of_claims,
     tally_of_claims,
+    told_of_verdict,
 )
 
 DECISION = {
@@ -39,7 +41,8 @@ def row(**said):
 def test_a_figure_has_means_over_seeds_and_says_what_was_asked():
     figure = ClaimFigure.read(DECISION)
     assert (figure.ours, figure.theirs) == (pytest.approx(0.7), 0.5)
-    assert figure.told == "pass_at_1 +0.2 [+0.1, +0.3], higher by 0.05"
+    told = "pass_at_1 +0.2 [+0.1, +0.3] (0.7 against 0.5 of plain), higher by 0.05"
+    assert figure.told == told
 
 
 def test_the_picture_reaches_as_far_as_its_farthest_end():
@@ -66,15 +69,37 @@ def test_edges_lie_where_a_decision_asks(direction, better, edges):
 def test_a_number_stands_in_place_of_an_arm_and_one_seed_has_no_interval():
     limit = {**DECISION, "against": None, "theirs": [22.0], "low": None, "high": None}
     figure = ClaimFigure.read(limit)
-    assert figure.against == "22"
-    assert figure.told == "pass_at_1 +0.2, higher by 0.05"
+    assert figure.rival == "than 22"
+    assert figure.told == "pass_at_1 +0.2 (0.7), higher by 0.05 than 22"
+    limited = ClaimRow("pg", "mine", "limit", "It is.", "sums", figures=(figure,))
+    assert limited.against == "than 22"
     assert figure.drawn()["low"] == figure.drawn()["high"] == pytest.approx(194)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "seeds", "told"),
+    [
+        (
+            "undecided",
+            1,
+            "one run of each arm says nothing of spread, so nothing is decided:"
+            " pass_at_1 +0.2 (0.7 against 0.5 of plain), higher by 0.05",
+        ),
+        ("undecided", 2, "the sentence"),
+        ("void", 1, "the sentence"),
+    ],
+)
+def test_one_run_is_told_to_say_nothing_of_spread(verdict, seeds, told):
+    decisions = [{**DECISION, "low": None, "high": None}]
+    decided = {"verdict": verdict, "seeds": seeds, "sentence": "the sentence"}
+    assert told_of_verdict({**decided, "decisions": decisions}) == told
 
 
 def test_the_table_has_a_line_for_each_claim_that_was_run():
     text = claims_in_markdown([row(), ClaimRow("pg", "mine", "later", "It will.", "sums")])
-    line = "| pg | mine | better | plain | pass_at_1 +0.2 [+0.1, +0.3], higher by 0.05"
-    assert text.splitlines()[2:] == [f"{line} | confirmed | 2 | 1.2 |"]
+    figure = "pass_at_1 +0.2 [+0.1, +0.3] (0.7 against 0.5 of plain), higher by 0.05"
+    line = f"| pg | mine | better | sums | plain | {figure} | confirmed | 2 | 1.2 |"
+    assert text.splitlines()[2:] == [line]
 
 
 def test_a_verdict_that_was_kept_without_figures_has_its_sentence():
@@ -83,12 +108,14 @@ def test_a_verdict_that_was_kept_without_figures_has_its_sentence():
         compared=("plain",), seeds=2, minutes=1.25, commit="c0ffee",
     )  # fmt: skip
     text = claims_in_markdown([old])
-    assert text.splitlines()[2:] == ["| pg | mine | old | plain | base at 0.9 | void | 2 | 1.2 |"]
+    assert text.splitlines()[2:] == [
+        "| pg | mine | old | sums | plain | base at 0.9 | void | 2 | 1.2 |"
+    ]
 
 
 def test_a_claim_that_was_not_run_says_what_it_is_to_be_compared_with():
     later = ClaimRow("pg", "mine", "later", "It will.", "sums", compared=("plain", "base", "plain"))
-    assert later.cells()[3:6] == ("plain, base", "", "not run")
+    assert later.cells()[4:7] == ("plain, base", "", "not run")
     assert row(compared=("other",)).against == "plain"
 
 
@@ -99,13 +126,13 @@ def test_the_page_escapes_and_groups_by_family():
     assert "It is &lt;b&gt;better&lt;/b&gt;." in page
     assert 'id="pg"' in page
     assert 'id="len"' not in page
-    assert "2 claims: 1 confirmed, 1 refuted; 1 of them stale" in page
+    assert "2 claims: 1 confirmed (0 still count), 1 refuted; 1 of them stale" in page
 
 
 def test_what_was_decided_on_code_that_was_not_committed_says_so():
-    assert row().cells()[5] == "confirmed"
-    assert row(commit=None, stale=True).cells()[5] == "confirmed (stale) (not committed)"
-    assert ClaimRow("pg", "mine", "later", "It will.", "sums").cells()[5] == "not run"
+    assert row().cells()[6] == "confirmed"
+    assert row(commit=None, stale=True).cells()[6] == "confirmed (stale) (not committed)"
+    assert ClaimRow("pg", "mine", "later", "It will.", "sums").cells()[6] == "not run"
     assert "<code>c0ffeec0</code>" in claims_page([row()], {"pg": "gradients"})
     page = claims_page([row(commit=None, seeds=1)], {"pg": "gradients"})
     assert "· 1 seed ·" in page
@@ -128,6 +155,14 @@ def test_the_page_has_all_claims_in_one_table_too():
     (table,) = re.findall(r'<table class="claims">.*?</table>', page, re.DOTALL)
     assert re.findall(r"<th>(.*?)</th>", table) == [*HEADING]
     assert re.findall(r'<td class="outcome">(.*?)</td>', table) == ["confirmed", "refuted (stale)"]
+
+
+def test_the_legend_has_the_words_that_are_there_and_says_what_stale_is():
+    told = legend_of_claims([row(stale=True), row(verdict="refuted")])
+    assert [line.partition(":")[0] for line in told] == ["confirmed", "refuted", "stale"]
+    assert "may be a tie" in told[1]
+    assert "does not count" in told[2]
+    assert legend_of_claims([ClaimRow("pg", "mine", "later", "It will.", "sums")]) == []
 
 
 def test_a_count_leaves_out_what_there_is_none_of():

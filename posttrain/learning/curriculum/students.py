@@ -144,7 +144,7 @@ def course_of(
         levels: How many there are.
         learnable: So many of the easiest can be learned, and nobody ever solves the others; None
             for all.
-        steps: Steps of practice.
+        steps: Steps of practice; the sampler is told, as RL tells it.
         per_step: Problems of a step.
 
     Returns:
@@ -166,7 +166,7 @@ def course_of(
     rates = pl.DataFrame(
         {"problem_id": table["id"], "solved": solved, "attempts": 8, "policy": "student"}
     )
-    pool = ProblemPool(table, rates, policy="student")
+    pool = ProblemPool(table, rates, policy="student", steps=steps)
     stream = start_sampler(sampler, pool, count=per_step)
     return teach(stream, tasks, student, steps=steps, per_step=per_step)
 

@@ -17,13 +17,10 @@ from posttrain.operations.gradients.compare import GradientErrors
 from posttrain.operations.gradients.pairs import pair_errors
 from posttrain.operations.gradients.rollouts import rl_errors
 from posttrain.operations.tiny_world import TinyWorld
+from posttrain.pipeline.check_code import FORMULAS
 from posttrain.pipeline.recipe_method import task_parameters
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, first_line, shown
-
-FORMULAS = "formulas.py"
-"""In the folder that a method's file is in: a function of its name, the loss by its paper; of one
-that sets both `rl` and `preference`, `NAME_rl` and `NAME_preference`."""
 
 _COMPARED: Mapping[str, Callable[..., GradientErrors]] = {
     "rl": rl_errors,

@@ -14,7 +14,28 @@ from posttrain.views.report.templates import template
 CLAIM_NOT_RUN = "not run"
 STALE = " (stale)"
 """Behind the verdict of a claim where what it rests on moved since."""
-HEADING = ("family", "method", "claim", "against", "figure [95%]", "verdict", "seeds", "min")
+HEADING = (
+    "family",
+    "method",
+    "claim",
+    "arena",
+    "against",
+    "figure [95%] (ours against theirs)",
+    "verdict",
+    "seeds",
+    "min",
+)
+MEANINGS = {
+    "confirmed": "the whole interval lies where the claim said it would, by the margin stated"
+    " beforehand",
+    "refuted": "the whole interval lies elsewhere: the margin is shown not to be reached, which may"
+    " be a tie and need not be worse",
+    "undecided": "the interval reaches to both sides",
+    "void": "the arena's base, the mechanism or the amounts were not as the claim needs them",
+    "stale": "code or settings that the verdict rests on moved since, so that it does not count"
+    " until posttrain method recheck or run",
+}
+"""What the word of a verdict says, and the mark behind it."""
 _WIDTH, _INSET = 200.0, 6.0
 
 
@@ -27,7 +48,7 @@ class ClaimFigure:
     """higher, lower, not_worse or equal."""
     margin: float
     against: str
-    """The other arm, the base's stage, or the number that ours is compared with."""
+    """The other arm, or the base's stage; empty where ours is compared with a number, `theirs`."""
     ours: float
     theirs: float
     difference: float
@@ -54,7 +75,7 @@ class ClaimFigure:
             metric=decision["metric"],
             direction=decision["is"],
             margin=decision["margin"],
-            against=decision["against"] or f"{theirs:g}",
+            against=decision["against"] or "",
             ours=ours,
             theirs=theirs,
             difference=decision["difference"],
@@ -65,17 +86,26 @@ class ClaimFigure:
         )
 
     @property
+    def rival(self) -> str:
+        """What ours is compared with: the other arm's name, or `than 0.5`."""
+        return self.against or f"than {self.theirs:g}"
+
+    @property
     def asked(self) -> str:
-        """What was claimed, such as `higher by 0.01`."""
-        return f"{self.direction} by {self.margin:g}".replace("not_worse by", "not worse by")
+        """What was claimed, such as `higher by 0.01`, or `lower by 0 than 22`."""
+        than = "" if self.against else f" {self.rival}"
+        return f"{self.direction.replace('_', ' ')} by {self.margin:g}{than}"
 
     @property
     def told(self) -> str:
-        """The figure: metric, difference, interval, what was asked."""
+        """The figure: metric, difference, interval, values of both arms, what was asked."""
         interval = ""
         if self.low is not None and self.high is not None:
             interval = f" [{self.low:+.3g}, {self.high:+.3g}]"
-        return f"{self.metric} {self.difference:+.3g}{interval}, {self.asked}"
+        both = f"{self.ours:.4g}"
+        if self.against:
+            both += f" against {self.theirs:.4g} of {self.against}"
+        return f"{self.metric} {self.difference:+.3g}{interval} ({both}), {self.asked}"
 
     @property
     def edges(self) -> list[float]:
@@ -137,7 +167,7 @@ class ClaimRow:
     @property
     def against(self) -> str:
         """Name what ours is compared with, each once."""
-        return ", ".join(dict.fromkeys([each.against for each in self.figures] or self.compared))
+        return ", ".join(dict.fromkeys([each.rival for each in self.figures] or self.compared))
 
     @property
     def was_run(self) -> bool:
@@ -162,6 +192,7 @@ class ClaimRow:
             self.family,
             self.method,
             self.claim,
+            self.arena,
             self.against,
             "; ".join(self.told),
             self.outcome,
@@ -170,13 +201,44 @@ class ClaimRow:
         )
 
 
+def told_of_verdict(decided: Mapping[str, Any]) -> str:
+    """Say what a claim came to.
+
+    Args:
+        decided: The verdict, as its artifact has it.
+
+    Returns:
+        Its sentence; of a trial with one run, which has no interval, the figures and that they say
+        nothing of spread. What is void is so by the figures of one run, too.
+
+    """
+    if decided["seeds"] > 1 or decided["verdict"] != "undecided":
+        return str(decided["sentence"])
+    figures = "; ".join(ClaimFigure.read(each).told for each in decided["decisions"])
+    return f"one run of each arm says nothing of spread, so nothing is decided: {figures}"
+
+
 def tally_of_claims(rows: Sequence[ClaimRow]) -> str:
-    """Count claims by what became of them: `12 claims: 7 confirmed, 3 refuted, ...`."""
-    words = [row.verdict for row in rows]
-    kinds = ("confirmed", "refuted", "undecided", "void", CLAIM_NOT_RUN)
-    counts = ", ".join(f"{words.count(each)} {each}" for each in kinds if each in words)
+    """Count claims by what became of them: `12 claims: 7 confirmed (5 count), 3 refuted, ...`.
+
+    Where some of a word are stale, so many of it count.
+    """
+    counts = []
+    for word in ("confirmed", "refuted", "undecided", "void", CLAIM_NOT_RUN):
+        if of_it := [row for row in rows if row.verdict == word]:
+            count = sum(not row.stale for row in of_it)
+            still = f" ({count} still count)" if count < len(of_it) else ""
+            counts.append(f"{len(of_it)} {word}{still}")
     stale = sum(row.stale for row in rows)
-    return f"{counted(len(rows), 'claim')}: {counts}{f'; {stale} of them stale' * bool(stale)}"
+    told = f"{counted(len(rows), 'claim')}: {', '.join(counts)}"
+    return told + (f"; {stale} of them stale" if stale else "")
+
+
+def legend_of_claims(rows: Sequence[ClaimRow]) -> list[str]:
+    """Say what the words mean that stand in a table of claims, a line each."""
+    marked = ("stale",) * any(row.stale for row in rows)
+    words = {*(row.verdict for row in rows), *marked}
+    return [f"{word}: {meaning}" for word, meaning in MEANINGS.items() if word in words]
 
 
 def claims_page(rows: Sequence[ClaimRow], families: Mapping[str, str]) -> str:
@@ -195,8 +257,13 @@ def claims_page(rows: Sequence[ClaimRow], families: Mapping[str, str]) -> str:
         for family, about in families.items()
         if (of_it := [row for row in rows if row.family == family])
     }
-    tally = tally_of_claims(rows)
-    said = {"families": grouped, "rows": rows, "tally": tally, "heading": HEADING}
+    said = {
+        "families": grouped,
+        "rows": rows,
+        "tally": tally_of_claims(rows),
+        "legend": legend_of_claims(rows),
+        "heading": HEADING,
+    }
     return str(template("claims.html").render(said))
 
 
@@ -221,7 +288,7 @@ def verdicts(
     """
     read = [read_json(each.path) for each in found(stages, artifacts, ArtifactKind.REPORT)]
     return [
-        {"sentence": each["sentence"], "figures": [*map(ClaimFigure.read, each["decisions"])]}
+        {"sentence": told_of_verdict(each), "figures": [*map(ClaimFigure.read, each["decisions"])]}
         for each in read
         if "decisions" in each and "claim" in each
     ]

@@ -4,8 +4,10 @@ import math
 
 import pytest
 
+from posttrain.learning.curriculum.base import ProblemPool
 from posttrain.learning.curriculum.registry import PROBLEM_SAMPLERS
 from posttrain.learning.curriculum.students import PER_LEVEL, Student, StudentTask, course_of
+from posttrain.learning.curriculum.uniform import Uniform
 
 
 def course(kind, *, learnable=8, levels=8, **fields):
@@ -26,6 +28,17 @@ def test_a_student_solves_by_a_logistic_curve_and_learns_most_at_a_half():
     before = student.skills["a"]
     student.practice([StudentTask(0.0, "b")])
     assert student.skills == pytest.approx({"a": before - 0.05, "b": 0.1})
+
+
+def test_a_sampler_that_plans_over_the_steps_is_told_how_many_there_are():
+    class Planner(Uniform):
+        def start(self, pool: ProblemPool):
+            seen.append(pool.steps)
+            return super().start(pool)
+
+    seen = []
+    course_of(Planner(), levels=2, steps=7)
+    assert seen == [7]
 
 
 def test_a_course_is_the_same_twice():

@@ -133,11 +133,12 @@ def test_what_is_claimed_of_the_methods_used_is_folded_into_the_page(workspace, 
     text = words(section)
     assert "What is claimed of the methods used here" in text
     assert "posttrain method claims --html claims.html" in text
+    both = "(0.7 against 0.5 of plain), higher by 0.05"
     assert (
-        "pg mine better plain pass_at_1 +0.2 [+0.1, +0.3], higher by 0.05 pass_at_1 +0.2, higher by"
-        " 0.05 confirmed (stale) 2 1.2"
+        f"pg mine better sums plain pass_at_1 +0.2 [+0.1, +0.3] {both} pass_at_1 +0.2 {both}"
+        " confirmed (stale) 2 1.2"
     ) in text
-    assert "pg mine later &lt;plain&gt; not run" in text
+    assert "pg mine later sums &lt;plain&gt; not run" in text
     assert 'href="#claims"' in page
     assert "#claims" not in page_of(workspace, tmp_path)
 
