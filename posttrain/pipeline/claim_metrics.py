@@ -36,16 +36,13 @@ def refuse_unmeasured_of(
 
 
 def refuse_ungraded(
-<<<<<<< HEAD
+    method: str,
     claim: MethodClaim,
     arena: Arena,
     evaluation: Any,
     diagnostics: Collection[str],
     *,
     where: str,
-=======
-    method: str, claim: MethodClaim, evaluation: Any, diagnostics: Collection[str], *, where: str
->>>>>>> t
 ) -> None:
     """Refuse a claim on what neither its evaluation nor its diagnosis measures.
 
@@ -88,13 +85,8 @@ def refuse_ungraded(
             )
         if not dot and place == f"{where}.mechanism":
             raise UserError(
-<<<<<<< HEAD
-                f"{place}: {metric} is no metric of a curve, which has a slash, and no figure,"
-                " which has a dot; a mechanism looks at these alone"
-=======
-                f"{where}.{part}: {metric} is no metric of a curve, such as {claim.trains}/..., and"
-                f" no figure with a dot; a mechanism looks at these alone: {_lists(method)}"
->>>>>>> t
+                f"{place}: {metric} is no metric of a curve, such as {claim.trains}/..., and no"
+                f" figure with a dot; a mechanism looks at these alone: {_lists(method)}"
             )
         if not dot and metric not in graded and not plays:
             told = nearest(metric, graded) or f"; take one of {', '.join(graded)}"

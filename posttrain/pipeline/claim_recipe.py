@@ -66,12 +66,8 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
     evaluation = flow.EVALUATION[0].config.parse(
         task_parameters(graded), where=f"{place}: evaluate"
     )
-<<<<<<< HEAD
-    refuse_ungraded(claim, arena, evaluation, diagnosed.get("diagnostics") or (), where=place)
-=======
     diagnostics = diagnosed.get("diagnostics") or ()
-    refuse_ungraded(method.name, claim, evaluation, diagnostics, where=place)
->>>>>>> t
+    refuse_ungraded(method.name, claim, arena, evaluation, diagnostics, where=place)
     for n in claim.numbers(seeds):
         values[f"evaluate_{n}"] = {
             **_evaluation(flow, arena, [*arms], n, trains),

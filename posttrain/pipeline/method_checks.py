@@ -175,15 +175,10 @@ def checks_of(method: Method, root: Path) -> dict[str, str]:
             continue
         told = f"{'passed' if kept.passed else 'failed'}, {kept.says}"
         if kind not in standing:
-<<<<<<< HEAD
             option = "--gradients " if kind == "gradients" else ""
             again = f"posttrain method check {option}{name}"
-            told = f"stale, as what it sets came to something else since; it {told}; again: {again}"
-=======
-            again = f"posttrain method check {'--gradients ' * (kind == 'gradients')}{name}"
             moved = "stale, as what it sets, or code that it reads, is another since"
             told = f"{moved}; it {told}; again: {again}"
->>>>>>> t
         found[kind] = told
     return found
 
