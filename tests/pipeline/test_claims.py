@@ -354,8 +354,8 @@ SLIPS |= {
                 "decide:", "mechanism: [{metric: pass_at_1, at_least: 0}]\n  decide:"
             )
         },
-        f"{WHERE}.mechanism: pass_at_1 is no metric of a curve, which has a slash, and no figure,"
-        " which has a dot; a mechanism looks at these alone",
+        f"{WHERE}.mechanism: pass_at_1 is no metric of a curve, such as rl/..., and no figure with"
+        " a dot; a mechanism looks at these alone: posttrain method metrics mine",
     ),
     "what episodes earn where none is played": (
         {"method": METHOD.replace("metric: pass_at_1", "metric: score")},
