@@ -1,6 +1,6 @@
 """What a method claims: an experiment with its margin, stated before it is run; and arenas."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -16,22 +16,6 @@ FIRST_TRIAL = 101
 """The first run that settings are tuned on, and no claim is decided."""
 ARENA_BASE = "base"
 """In place of an arm's name: the arena's base, from which all arms begin."""
-OF_EVALUATION: Mapping[str, str] = {
-    "pass_at_K": "share of problems solved in K samples, by the K of evaluate.pass_at",
-    "best_of_K": "share right of the best of K samples, where a reward model grades",
-    "majority": "share of problems whose most frequent answer is right",
-    "mean_length": "mean length of a sample, in tokens",
-    "truncation_rate": "share of samples that were cut off",
-    "format_rate": "share of samples that state an answer",
-    "distinct_right": "different right texts of a problem, mean",
-    "brier": "mean squared error of the confidences that texts state",
-    "ece": "expected calibration error of these, in ten bins",
-    "states_confidence": "share of samples that state one",
-    "score": "mean of what episodes earned, where the policy plays",
-    "turns": "mean number of turns of an episode, where it plays",
-}
-"""Metrics of an evaluation that a claim may name. What an environment counts comes beside them, by
-the environment's own names, and figures of variants and diagnostics, as `NAME.FIGURE`."""
 
 
 class ClaimDecision(StageConfig):

@@ -3,11 +3,28 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from posttrain.methods.claim import OF_EVALUATION, Arena, MethodClaim
+from posttrain.methods.claim import Arena, MethodClaim
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.formatting import counted
 from posttrain.stage.schedule import schedules_in
 
+_OF_EVALUATION: Mapping[str, str] = {
+    "pass_at_K": "share of problems solved in K samples",
+    "best_of_K": "share right of the best of K samples, where a reward model grades",
+    "majority": "share of problems whose most frequent answer is right",
+    "mean_length": "mean length of a sample, in tokens",
+    "truncation_rate": "share of samples that were cut off",
+    "format_rate": "share of samples that state an answer",
+    "distinct_right": "different right texts of a problem, mean",
+    "brier": "mean squared error of the confidences that texts state",
+    "ece": "expected calibration error of these, in ten bins",
+    "states_confidence": "share of samples that state one",
+    "score": "mean of what episodes earned, where the policy plays",
+    "turns": "mean number of turns of an episode, where it plays",
+}
+"""Metrics of an evaluation that a claim may name. What an environment counts comes beside them, by
+the environment's own names, and figures of variants and diagnostics, as `NAME.FIGURE`."""
 _OF_PLAY = frozenset({"score", "turns"})
 """What an evaluation measures only where an environment is set, beside what that counts."""
 
@@ -104,9 +121,12 @@ def metrics_of_evaluation(config: Any) -> dict[str, str]:
 
     """
     found: dict[str, str] = {}
-    for name, about in OF_EVALUATION.items():
+    for name, about in _OF_EVALUATION.items():
         if name.endswith("_K"):
-            found |= {f"{name[:-1]}{k}": about for k in sorted({1, *config.pass_at})}
+            found |= {
+                f"{name[:-1]}{k}": about.replace("K samples", counted(k, "sample"))
+                for k in sorted({1, *config.pass_at})
+            }
         else:
             found[name] = about
     return found
