@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 # Room for an episode of a world, whose text is cut into single characters here.
 _CONTEXT = 512
-# With the form of an answer and without it, with a confidence, a score and neither, of two lengths:
+# With the form of an answer and without it, with a confidence and without one, of two lengths:
 # what is paid for any of these differs within a group.
-_TAUGHT = ("#### 1", "so #### 2", "2", "#### 1\nconfidence: .9", "#### 1\nscore: .9")
+_TAUGHT = ("#### 1", "so #### 2", "2", "#### 1\nconfidence: .9")
 _RIGHT = ("#### {}", "#### {}\nconfidence: .9")
 
 

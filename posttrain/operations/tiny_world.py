@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from posttrain.learning.rollouts.engines.registry import ENGINES
@@ -100,8 +101,11 @@ class TinyWorld:
         # A folder of its own each time: in that of an earlier run a stage would go on from there.
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         world = self
-        if any(_unmasks(said) for said in own.values()):
-            world = make_tiny_world(folder, self.tasks, save=save_mask_guessers)
+        unmasks = [said["engine"] for said in own.values() if said and _unmasks(said)]
+        if unmasks:
+            world = make_tiny_world(
+                folder, self.tasks, save=save_mask_guessers, probed_by={"engine": unmasks[0]}
+            )
         return replace(world, own=own, folder=folder, _made={})
 
     def config_of(self, section: str, said: Mapping[str, Any]) -> StageConfig:
@@ -207,6 +211,7 @@ def make_tiny_world(
     tasks: Mapping[str, Task],
     *,
     save: Callable[[Path], tuple[Path, Path]] = save_guessers,
+    probed_by: Mapping[str, Any] = MappingProxyType({}),
 ) -> TinyWorld:
     """Train a policy that guesses between two answers, and probe it.
 
@@ -214,6 +219,8 @@ def make_tiny_world(
         folder: Where everything is written.
         tasks: What each section of a recipe is for.
         save: Trains and saves the policy, and another one.
+        probed_by: What the probe sets beside its budget, such as the engine that draws from such a
+            policy.
 
     Returns:
         The world; about a second of work.
@@ -223,7 +230,7 @@ def make_tiny_world(
     write_problems(problems)
     policy, earlier = save(folder)
     given = {"policy": policy, "problems": problems}
-    config = tasks["probe"].config.parse(_BUDGETS["probe"], where="probe")
+    config = tasks["probe"].config.parse({**_BUDGETS["probe"], **probed_by}, where="probe")
     probed = run_alone(tasks["probe"], config, given, folder / "probe")
     samples, rates = probed["samples"], probed["solve_rates"]
     return TinyWorld(
