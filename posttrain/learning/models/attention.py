@@ -1,6 +1,7 @@
 """Which kernel computes attention, where the recipe does not leave it to transformers."""
 
 import importlib.util
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from posttrain.stage.errors import UserError, first_line
@@ -8,7 +9,7 @@ from posttrain.stage.errors import UserError, first_line
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-Attention = Literal["sdpa", "eager", "flash_attention_2"]
+Attention = Literal["sdpa", "eager", "flash_attention_2", "by_document"]
 
 
 def set_attention(model: "PreTrainedModel", attention: Attention) -> None:
@@ -22,8 +23,9 @@ def set_attention(model: "PreTrainedModel", attention: Attention) -> None:
         UserError: The model does not take it, or what it needs is not installed.
 
     """
-    if attention == "flash_attention_2":
-        _check_flash(model)
+    prepare = _PREPARE.get(attention)
+    if prepare is not None:
+        prepare(model)
     try:
         model.set_attn_implementation(attention)
     except (ValueError, ImportError) as error:
@@ -45,3 +47,16 @@ def _check_flash(model: "PreTrainedModel") -> None:
             "attention flash_attention_2 needs a GPU, and this model is on the"
             f" {model.device.type}; take sdpa"
         )
+
+
+def _register(_: "PreTrainedModel") -> None:
+    from posttrain.learning.models.document_attention import register
+
+    register()
+
+
+_PREPARE: Mapping[str, Callable[["PreTrainedModel"], None]] = {
+    "flash_attention_2": _check_flash,
+    "by_document": _register,
+}
+"""What is to be seen to before transformers is asked for an attention."""

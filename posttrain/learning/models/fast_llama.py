@@ -124,7 +124,7 @@ def is_fast_llama(model: Any) -> bool:
         and model.device.type == "cpu"
         and not torch.is_autocast_enabled("cpu")
         and not is_watched(model)
-        and model.config._attn_implementation == "sdpa"
+        and model.config._attn_implementation in ("sdpa", "by_document")
         and not (model.config.attention_dropout and model.training)
     )
 

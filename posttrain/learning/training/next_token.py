@@ -35,8 +35,8 @@ from posttrain.learning.training.token_batches import (
     fitting,
     heldout_batches,
     loss_by,
+    prepare_packed,
     reference_logprobs,
-    refuse_mixing,
     token_batches,
 )
 from posttrain.stage.context import StageContext
@@ -136,7 +136,7 @@ def next_token_objective(
         facts=facts and facts.take(taught),
         losses=None if new_model else _losses(policy, learned, config),
     )
-    refuse_mixing(policy, config)
+    prepare_packed(policy, config)
     measured = None
     if held:
         left = [rows[index] for index in held]

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from posttrain.data.rows import TokenRow, TokenTable, position_ids
+from posttrain.learning.models.attention import Attention, set_attention
+from posttrain.learning.models.document_attention import NAME, takes_documents
 from posttrain.learning.models.logprobs import hidden_states
 from posttrain.stage.errors import UserError
 
@@ -12,6 +14,24 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _TOLERANCE = 1e-3
+
+
+def prepare_packing(model: "PreTrainedModel", attention: Attention | None) -> None:
+    """Let a model attend document by document where it can; refuse one that mixes packed rows.
+
+    Args:
+        model: Changed in place.
+        attention: What the recipe asks for; None leaves the choice to this.
+
+    Raises:
+        UserError: Rows are another thing packed than alone.
+
+    """
+    if attention is None and takes_documents(model):
+        attention = NAME
+    if attention:
+        set_attention(model, attention)
+    check_packing(model)
 
 
 @torch.no_grad()

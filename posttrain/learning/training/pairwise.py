@@ -24,7 +24,7 @@ from posttrain.learning.maths.intervals import clustered_mean_interval
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.early_stop import hold_out
 from posttrain.learning.training.lengths import limit_of_rows, room_of
-from posttrain.learning.training.packing import check_packing
+from posttrain.learning.training.packing import prepare_packing
 from posttrain.learning.training.supervised_objective import Gather, Loss, SupervisedObjective
 from posttrain.learning.training.token_batches import check_fit
 from posttrain.stage.context import StageContext
@@ -213,7 +213,7 @@ def encode_pairs(
     )
     check_fit(policy, [row for side in encoded.sides for row in side])
     if config.learner.packing:
-        check_packing(policy.model)
+        prepare_packing(policy.model, config.learner.attention)
     return encoded
 
 

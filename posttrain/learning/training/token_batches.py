@@ -19,7 +19,7 @@ from posttrain.data.rows import (
 )
 from posttrain.learning.models.logprobs import LearnedStatistics, wanted_logprobs, wanted_statistics
 from posttrain.learning.training.config import TrainingConfig
-from posttrain.learning.training.packing import check_packing
+from posttrain.learning.training.packing import prepare_packing
 from posttrain.learning.training.prepare import precision_of
 from posttrain.learning.training.row_losses.base import LearnedTokens, RowLoss
 from posttrain.learning.training.row_losses.cross_entropy import CrossEntropy
@@ -54,8 +54,8 @@ def check_fit(policy: "Policy", rows: Sequence[TokenRow]) -> None:
         )
 
 
-def refuse_mixing(policy: "Policy", config: TrainingConfig) -> None:
-    """Refuse to pack rows for a model that mixes those of one batch; see `check_packing`.
+def prepare_packed(policy: "Policy", config: TrainingConfig) -> None:
+    """Make a model ready for packed rows, where the config packs; see `prepare_packing`.
 
     Args:
         policy: The model.
@@ -63,7 +63,7 @@ def refuse_mixing(policy: "Policy", config: TrainingConfig) -> None:
 
     """
     if config.learner.packing:
-        check_packing(policy.model)
+        prepare_packing(policy.model, config.learner.attention)
 
 
 def token_batches(

@@ -14,8 +14,9 @@ from transformers import (
 )
 
 from posttrain.data.rows import TokenRow, TokenTable
+from posttrain.learning.models.attention import set_attention
 from posttrain.learning.models.logprobs import batch_logprobs
-from posttrain.learning.training.packing import check_packing
+from posttrain.learning.training.packing import check_packing, prepare_packing
 from posttrain.stage.errors import UserError
 
 SIZE = {
@@ -41,7 +42,7 @@ ROWS = [
 ]
 
 
-def model_of(name, attention="sdpa"):
+def model_of(name, attention="by_document"):
     torch.manual_seed(0)
     model = MODELS[name]().eval()
     # Larger weights than a fresh model's, so that attention depends on what it sees.
@@ -49,7 +50,7 @@ def model_of(name, attention="sdpa"):
         for parameter in model.parameters():
             if parameter.ndim == 2:
                 parameter.mul_(8)
-    model.set_attn_implementation(attention)
+    set_attention(model, attention)
     return model
 
 
@@ -62,7 +63,7 @@ def loss_and_gradient(model, *, packed, rows=ROWS):
     return [row[wanted].detach() for row, wanted in zip(logprobs, mask, strict=True)], gradient
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("attention", ["sdpa", "eager", "by_document"])
 @pytest.mark.parametrize("name", MODELS)
 def test_packed_rows_give_the_log_probabilities_and_the_gradient_of_padded_ones(name, attention):
     model = model_of(name, attention)
@@ -78,7 +79,8 @@ def test_packed_rows_give_the_log_probabilities_and_the_gradient_of_padded_ones(
 @pytest.mark.parametrize("name", ["llama", "mistral"])
 def test_block_masks_keep_rows_apart_too(name):
     """Flex attention as torch defines it: what torch 2.13 compiles for AVX2 is wrong (0020)."""
-    model = model_of(name, "flex_attention")
+    model = model_of(name)
+    model.set_attn_implementation("flex_attention")
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):
         packed, mask = batch_logprobs(model, TokenTable(ROWS, pad=0, packed=True).batch(range(3)))
         model.set_attn_implementation("sdpa")
@@ -115,6 +117,47 @@ def test_a_model_that_mixes_packed_rows_is_refused():
     model.model.forward = lambda *, position_ids=None, **options: inner(**options)
     with pytest.raises(UserError, match="LlamaForCausalLM mixes packed rows: .* set packing to"):
         check_packing(model)
+
+
+def test_attention_is_by_document_unless_the_recipe_asks_for_another():
+    chosen, asked, unable = (model_of("llama", "sdpa") for _ in range(3))
+    prepare_packing(chosen, None)
+    assert chosen.config._attn_implementation == "by_document"
+    prepare_packing(asked, "eager")
+    assert asked.config._attn_implementation == "eager"
+    unable.set_attn_implementation("eager")
+    prepare_packing(unable, None)
+    assert unable.config._attn_implementation == "eager"
+
+
+def test_no_mask_over_all_packed_tokens_is_ever_made(monkeypatch):
+    sizes = []
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def watched(query, key, value, attn_mask=None, **options):
+        sizes.append(
+            (query.shape[2], key.shape[2], None if attn_mask is None else attn_mask.numel())
+        )
+        return attend(query, key, value, attn_mask=attn_mask, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    loss_and_gradient(model_of("llama"), packed=True)
+    # Two layers; rows of 5, 3 and 14 tokens.
+    assert sizes == [(5, 5, None), (3, 3, None), (14, 14, None)] * 2
+    sizes.clear()
+    loss_and_gradient(model_of("mistral"), packed=True)
+    # A window of 4: a piece sees the 3 keys before it, but for the first of a row. transformers lays
+    # a lone query's two heads, which share their key, one below the other.
+    long = [(4, 4, None), (4, 7, 28), (4, 7, 28), (2, 5, 10)]
+    assert sizes == [(4, 4, None), (2, 4, 4), (3, 3, None), *long] * 2
+
+
+def test_recomputed_layers_attend_within_the_same_borders():
+    model = model_of("llama").train()
+    _, gradient = loss_and_gradient(model, packed=True)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    _, again = loss_and_gradient(model, packed=True)
+    assert all(torch.equal(gradient[name], again[name]) for name in gradient)
 
 
 def test_a_packed_batch_knows_where_its_rows_end_and_which_tokens_are_wanted():
