@@ -5,8 +5,8 @@ every product computed only to be masked. Here the borders travel where the mask
 tensor, and each document is a causal attention of its own.
 """
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-NAME = "by_document"
+NAME: Literal["by_document"] = "by_document"
 """Of the attention in transformers' tables."""
 
 
@@ -24,6 +24,10 @@ class Segment(NamedTuple):
     begin: int
     end: int
     key_begin: int
+
+    def within(self, begin: int, end: int) -> "Segment":
+        """The part whose queries lie from `begin` to `end`."""
+        return Segment(max(self.begin, begin), min(self.end, end), self.key_begin)
 
 
 def register() -> None:
@@ -69,12 +73,14 @@ def borders_for_mask(
 
     is_packed = batch_size == 1 and q_length == kv_length > 1
     if not is_packed or options.get("attention_mask") is not None or options.get("use_vmap"):
-        return sdpa_mask(batch_size, q_length, kv_length, mask_function=mask_function, **options)
+        mask: Tensor | None = sdpa_mask(
+            batch_size, q_length, kv_length, mask_function=mask_function, **options
+        )
+        return mask
     zero = torch.zeros((), dtype=torch.long, device=options.get("device"))
     later_T = torch.arange(1, q_length, device=zero.device)
     follows_T = mask_function(zero, zero, later_T, later_T - 1)
-    begins = later_T[~follows_T.expand(q_length - 1)]
-    borders = torch.cat([zero[None], begins, zero[None] + q_length])
+    borders = _with_ends(later_T[~follows_T.expand(q_length - 1)], q_length)
     longest = int(borders.diff().argmax())
     first, last = int(borders[longest]), int(borders[longest + 1]) - 1
     keys_T = torch.arange(first, last + 1, device=zero.device)
@@ -108,23 +114,81 @@ def attend_by_document(
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     if attention_mask is None or attention_mask.ndim != 1:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+        found: tuple[Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, **options
+        )
+        return found
     window, *borders = attention_mask.tolist()
-    pieces = []
-    for begin, end, key_begin in segments(borders, window):
+    pieces = attend_pieces(module, query, key, value, segments(borders, window), window, **options)
+    return torch.cat(pieces, dim=1), None
+
+
+def attend_pieces(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    pieces: Iterable[Segment],
+    window: int,
+    *,
+    shift: int = 0,
+    **options: Any,
+) -> list[Tensor]:
+    """Attend piece by piece, each query to the keys of its piece up to itself.
+
+    Args:
+        module: The layer's attention.
+        query: ``[1, heads, T, D]``, the first of them token `shift`.
+        key: ``[1, key heads, T, D]``, from token 0.
+        value: Likewise.
+        pieces: Of the queries, in order.
+        window: Keys that a query sees, itself counted.
+        shift: Token of the first query.
+        **options: As of transformers' `sdpa_attention_forward`.
+
+    Returns:
+        ``[1, T, heads, D]`` of each piece.
+
+    """
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    found = []
+    for begin, end, key_begin in pieces:
         mask = None
         if key_begin < begin or end - begin > window:
             mask = _band(begin, end, key_begin, window, query.device)
-        found, _ = sdpa_attention_forward(
+        attended, _ = sdpa_attention_forward(
             module,
-            query[:, :, begin:end],
+            query[:, :, begin - shift : end - shift],
             key[:, :, key_begin:end],
             value[:, :, key_begin:end],
             mask,
             **options,
         )
-        pieces.append(found)
-    return torch.cat(pieces, dim=1), None
+        found.append(attended)
+    return found
+
+
+def borders_of(positions_T: Tensor) -> Tensor:
+    """Find where rows begin that lie end to end.
+
+    >>> borders_of(torch.tensor([0, 1, 2, 0, 1])).tolist()
+    [0, 3, 5]
+
+    Args:
+        positions_T: Of each token in its row; a row begins where they do not go on.
+
+    Returns:
+        The places, with the end last, on the host.
+
+    """
+    later_T = torch.arange(1, len(positions_T), device=positions_T.device)
+    return _with_ends(later_T[positions_T.diff() != 1], len(positions_T)).cpu()
+
+
+def _with_ends(begins: Tensor, length: int) -> Tensor:
+    ends = begins.new_tensor([0, length])
+    return torch.cat([ends[:1], begins, ends[1:]])
 
 
 def segments(borders: list[int], window: int) -> Iterator[Segment]:

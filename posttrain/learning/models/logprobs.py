@@ -14,6 +14,8 @@ from torch.utils.checkpoint import checkpoint
 from posttrain.data.rows import TokenBatch, position_ids
 from posttrain.learning.models.fast_llama import fast_hidden_states, is_fast_llama
 from posttrain.learning.models.final_logits import FinalLogits, final_logits
+from posttrain.learning.models.shared_tokens import TokenShare, token_share
+from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -235,6 +237,11 @@ def _statistics(
 ) -> LearnedStatistics:
     if bool(wanted_BT[:, 0].any()):
         raise ValueError("the first token of a row has no past and so no log-probability")
+    share = token_share()
+    if share is not None:
+        return _shared_statistics(
+            model, (input_ids_BT, wanted_BT, position_ids_BT), temperature, extras, share
+        )
     before_BT = F.pad(wanted_BT[:, 1:], (0, 1))
     hidden_ND = states_at(
         model,
@@ -243,7 +250,40 @@ def _statistics(
         starts_B=wanted_BT.int().argmax(-1),
         position_ids_BT=position_ids_BT,
     )
-    targets_N = input_ids_BT[wanted_BT]
+    return _said_of(model, hidden_ND, input_ids_BT[wanted_BT], temperature, extras)
+
+
+def _shared_statistics(
+    model: "PreTrainedModel",
+    batch: tuple[Tensor, Tensor, Tensor | None],
+    temperature: float,
+    extras: _Extras,
+    share: TokenShare,
+) -> LearnedStatistics:
+    """Compute them together with other processes, each of which has the same batch."""
+    if extras.distribution:
+        raise UserError(
+            "context_parallel: this loss reads whole distributions, which are not put together over"
+            " processes; do without one of the two"
+        )
+    with share.taking(*batch) as own:
+        states_1TD = hidden_states(model, own.ids_1T, position_ids_BT=own.positions_1T)
+    found = _said_of(model, states_1TD[own.before_1T], own.targets_N, temperature, extras)
+    return LearnedStatistics(
+        own.together(found.logprobs_N),
+        None if found.entropy_N is None else own.together(found.entropy_N),
+        None if found.normalizer_N is None else own.together(found.normalizer_N),
+    )
+
+
+def _said_of(
+    model: "PreTrainedModel",
+    hidden_ND: Tensor,
+    targets_N: Tensor,
+    temperature: float,
+    extras: _Extras,
+) -> LearnedStatistics:
+    """What the head says of tokens, `CHUNK_ELEMENTS` logits at a time."""
     head: Any = model.get_output_embeddings()
     final = final_logits(model.config)
     options = head.weight, head.bias, final, temperature, extras
@@ -286,7 +326,15 @@ def states_at(
     Returns:
         States ``[W, D]``, row by row.
 
+    Raises:
+        UserError: Several processes compute the tokens together.
+
     """
+    if token_share() is not None:
+        raise UserError(
+            "learner.context_parallel puts log-probabilities together, and this stage reads hidden"
+            " states; leave it out here"
+        )
     if position_ids_BT is None and is_fast_llama(model):
         return fast_hidden_states(model, input_ids_BT, wanted_BT=wanted_BT, starts_B=starts_B)
     return hidden_states(model, input_ids_BT, position_ids_BT=position_ids_BT)[wanted_BT]

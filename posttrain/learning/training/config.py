@@ -51,7 +51,9 @@ class EarlyStopConfig(StoppingConfig):
 class LearnerConfig(StageConfig):
     """How the gradient is computed and which weights it moves; every default changes nothing."""
 
-    MECHANICS = frozenset({"precision", "attention", "packing", "activation_checkpointing"})
+    MECHANICS = frozenset(
+        {"precision", "attention", "packing", "activation_checkpointing", "context_parallel"}
+    )
     precision: Literal["fp32", "bf16"] = "fp32"
     """`bf16` computes in bfloat16 with weights, optimizer, logits and loss in float32."""
     attention: Attention | None = None
@@ -60,6 +62,9 @@ class LearnerConfig(StageConfig):
     """Lay rows end to end without padding; no row sees another."""
     activation_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, same gradient."""
+    context_parallel: bool = False
+    """Several processes compute the tokens of each micro-batch together, for rows too long for one;
+    otherwise each takes micro-batches of its own."""
     lora: LoraConfig | None = None
     """Train low-rank adapters and leave the weights as they are."""
     ema_decay: float | None = Field(default=None, gt=0.0, lt=1.0)

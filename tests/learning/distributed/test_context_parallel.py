@@ -1,0 +1,31 @@
+"""Two processes that share the tokens of each batch learn what one does."""
+
+import pytest
+
+from tests.learning.distributed.test_parity import TOLERANCE, gap
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("task", "config"),
+    [
+        ("sft", {"learner": {"packing": True, "early_stop": {"every": 3}}}),
+        ("sft", {"learner": {"activation_checkpointing": True}, "micro_batch_tokens": 60}),
+        ("preference", {"algorithm": "dpo", "learner": {"packing": True}}),
+    ],
+)
+def test_tokens_computed_together_give_the_curve_of_one_process(stages, tmp_path, task, config):
+    one = stages.run(task, tmp_path / "one", processes=1, config=config)
+    shared = {**config, "learner": {**config["learner"], "context_parallel": True}}
+    two = stages.run(task, tmp_path / "two", processes=2, config=shared)
+    assert (one.outcome.error, two.outcome.error) == (None, None)
+    assert gap(one.curve(), two.curve()) < TOLERANCE
+    losses = [value for (_, name), value in one.curve().items() if name.endswith("/loss")]
+    assert min(losses) < losses[0] - 0.01  # it learned something, so equal curves say something
+
+
+def test_a_model_of_scores_refuses_it(stages, tmp_path):
+    config = {"parameterization": "head", "learner": {"context_parallel": True}}
+    made = stages.run("reward", tmp_path / "two", processes=2, config=config)
+    assert "context_parallel puts log-probabilities together" in str(made.outcome.error)
