@@ -38,8 +38,8 @@ class ContextParallelTrainer(ShardedSupervisedTrainer[AnyBatch]):
         model = self.trainable.model
         if model.get_output_embeddings() is None:
             raise UserError(
-                f"learner.context_parallel puts log-probabilities together, and {type(model).__name__}"
-                " gives scores; leave it out"
+                "learner.context_parallel puts log-probabilities together, and"
+                f" {type(model).__name__} gives scores; leave it out"
             )
         count = model.config.get_text_config().vocab_size
         rows = [

@@ -146,8 +146,8 @@ def test_no_mask_over_all_packed_tokens_is_ever_made(monkeypatch):
     assert sizes == [(5, 5, None), (3, 3, None), (14, 14, None)] * 2
     sizes.clear()
     loss_and_gradient(model_of("mistral"), packed=True)
-    # A window of 4: a piece sees the 3 keys before it, but for the first of a row. The two heads of a
-    # lone query, which share their key, are laid one below the other by transformers.
+    # A window of 4: a piece sees the 3 keys before it, the first of a row none. Of a lone query the
+    # two heads, which share their key, are laid one below the other by transformers.
     long = [(4, 4, None), (4, 7, 28), (4, 7, 28), (2, 5, 10)]
     assert sizes == [(4, 4, None), (2, 4, 4), (3, 3, None), *long] * 2
 
