@@ -22,7 +22,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.learner.compare import WARM_UP, Side, check
+from benchmarks.learner.compare import Side, check
 from benchmarks.learner.machine import described
 from benchmarks.learner.settings import SIZES, prepare
 from benchmarks.sampling.machine import described as described_alone
@@ -64,7 +64,8 @@ def main() -> None:
 
 def started(folder: Path, options: Any) -> tuple[dict[str, Side], int]:
     """The sides, warmed up and checked, and the tokens of a step."""
-    arguments = [str(folder), "packed", str(WARM_UP), str(options.burst), options.device]
+    warm_up = str(SIZES[options.size].warm_up)
+    arguments = [str(folder), "packed", warm_up, str(options.burst), options.device]
     arguments += ["bfloat16"]
     sides = {"ours": Side(sys.executable, "benchmarks.learner.ours", arguments)}
     own = sides["ours"].hear()["facts"]

@@ -13,13 +13,7 @@ from typing import Any
 import polars as pl
 
 from benchmarks.learner.pace import Pace
-from benchmarks.learner.settings import (
-    GROUP,
-    LEARNING_RATE,
-    PAIRS,
-    PROBLEMS,
-    RL_LEARNING_RATE,
-)
+from benchmarks.learner.settings import LEARNING_RATE, RL_LEARNING_RATE
 from posttrain.data.rows import encode_rows
 from posttrain.data.schemas import (
     COMPLETIONS,
@@ -90,9 +84,9 @@ def train(
     STAGES[workload](folder, own, rows, common, context, pace)
 
 
-def supervised(common: Mapping[str, Any], batch_tokens: int) -> dict[str, Any]:
+def supervised(common: Mapping[str, Any], batch_tokens: int, longest: int) -> dict[str, Any]:
     """A whole data set in every batch, at a constant rate."""
-    return {**common, "steps": MANY, "batch_tokens": batch_tokens}
+    return {**common, "steps": MANY, "batch_tokens": batch_tokens, "max_length": longest}
 
 
 def outputs(own: Path, *names: str) -> dict[str, Path]:
@@ -123,7 +117,9 @@ def learn_texts(
     ]
     write_table(completions_table(traces), own / "traces.parquet", COMPLETIONS)
     pace.facts["tokens"] = num_tokens(folder, rows, "completion")
-    config = SftConfig(**supervised(common, pace.facts["tokens"]))
+    # Padding counts in the budget of a step, though none is computed.
+    longest = max(map(len, encoded_rows(folder, rows, "completion")))
+    config = SftConfig(**supervised(common, len(rows) * longest, longest))
     inputs = {"policy": folder / "policy", "traces": own / "traces.parquet"}
     run(config, inputs, outputs(own, "policy", "curve"), context)
 
@@ -140,7 +136,7 @@ def preference(
     pace.facts["tokens"] = sum(
         num_tokens(folder, rows["pairs"], side) for side in ("chosen", "rejected")
     )
-    config = PreferenceConfig(**supervised(common, 2 * PAIRS * 64))
+    config = PreferenceConfig(**supervised(common, *_of_pairs(folder)))
     policy = load_policy(folder / "policy", device=context.device)
     learn(
         prepare_for_training(policy.model, config.learner, seed=0),
@@ -169,7 +165,9 @@ def reward(
     pace.facts["tokens"] = sum(
         num_tokens(folder, rows["pairs"], side) for side in ("chosen", "rejected")
     )
-    config = RewardConfig(parameterization="head", scale=1.0, **supervised(common, 2 * PAIRS * 64))
+    config = RewardConfig(
+        parameterization="head", scale=1.0, **supervised(common, *_of_pairs(folder))
+    )
     model = start_reward_model(
         folder / "policy", parameterization="head", scale=1.0, device=context.device
     )
@@ -196,6 +194,12 @@ def reward(
     )
 
 
+def _of_pairs(folder: Path) -> tuple[int, int]:
+    """Tokens of all sides of all pairs, and of the longest side, end tokens counted."""
+    pairs, length = json.loads((folder / "size.json").read_text())["pairs"]
+    return 2 * pairs * (length + 16), length + 16
+
+
 def grpo(
     folder: Path, own: Path, rows: Any, common: Any, context: StageContext, pace: Pace
 ) -> None:
@@ -212,8 +216,8 @@ def grpo(
         **common | {"optimization": optimization},
         algorithm="grpo_trl",
         steps=MANY,
-        problems_per_step=PROBLEMS,
-        group_size=GROUP,
+        problems_per_step=size["groups"][0],
+        group_size=size["groups"][1],
         max_tokens=size["new_tokens"],
         # The peer spends time on every group, with signal or without.
         draw={"train_on": "all"},
@@ -266,13 +270,18 @@ def solve_rates(problems: list[Problem], policy: str) -> pl.DataFrame:
 
 
 def num_tokens(folder: Path, rows: Any, column: str) -> int:
-    """Tokens of prompts and completions, encoded as the stage encodes them."""
+    """Tokens of prompts and completions."""
+    return sum(map(len, encoded_rows(folder, rows, column)))
+
+
+def encoded_rows(folder: Path, rows: Any, column: str) -> list[tuple[int, ...]]:
+    """Prompts and completions, encoded as the stage encodes them."""
     encoded = encode_rows(
         load_tokenizer(folder / "policy"),
         [row["prompt"] for row in rows],
         [row[column] for row in rows],
     )
-    return sum(len(row.ids) for row in encoded)
+    return [row.ids for row in encoded]
 
 
 STAGES = {

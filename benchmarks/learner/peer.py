@@ -19,12 +19,8 @@ from transformers import (
 from benchmarks.learner.pace import Pace
 from benchmarks.learner.settings import (
     BETA2,
-    GROUP,
     LEARNING_RATE,
-    PAIRS,
-    PROBLEMS,
     RL_LEARNING_RATE,
-    SFT_ROWS,
     half_reward,
 )
 
@@ -52,6 +48,8 @@ def main() -> None:
         "lr_scheduler_type": "constant",
         "warmup_steps": 0,
         "logging_first_step": True,
+        # Logged after the step is told: the last of the warm-up comes too late.
+        "logging_steps": min(10, int(warm_up) - 1),
         "report_to": "none",
         "save_strategy": "no",
         "disable_tqdm": True,
@@ -86,7 +84,9 @@ def repeated(rows: list[dict[str, str]], batch: int) -> Dataset:
 
 
 def sft(folder: Path, rows: Any, common: Any, pace: Pace) -> Any:
-    return learn_texts(folder, rows["sft"], common, pace, per_device_train_batch_size=SFT_ROWS)
+    return learn_texts(
+        folder, rows["sft"], common, pace, per_device_train_batch_size=len(rows["sft"])
+    )
 
 
 def packed(folder: Path, rows: Any, common: Any, pace: Pace) -> Any:
@@ -127,7 +127,7 @@ def dpo(folder: Path, rows: Any, common: Any, pace: Pace, *, precomputed: bool =
     from trl import DPOConfig, DPOTrainer
 
     args = DPOConfig(
-        per_device_train_batch_size=PAIRS,
+        per_device_train_batch_size=len(rows["pairs"]),
         train_sampling_strategy="sequential",
         precompute_ref_log_probs=precomputed,
         **common,
@@ -136,10 +136,10 @@ def dpo(folder: Path, rows: Any, common: Any, pace: Pace, *, precomputed: bool =
     trainer = DPOTrainer(
         str(path),
         args=args,
-        train_dataset=repeated(rows["pairs"], PAIRS),
+        train_dataset=repeated(rows["pairs"], len(rows["pairs"])),
         processing_class=tokenizer_of(path),
     )
-    first = trainer.train_dataset[:PAIRS]
+    first = trainer.train_dataset[: len(rows["pairs"])]
     pace.facts["tokens"] = sum(
         2 * len(prompt) + len(chosen) + len(rejected)
         for prompt, chosen, rejected in zip(
@@ -157,7 +157,9 @@ def reward(folder: Path, rows: Any, common: Any, pace: Pace) -> Any:
     from trl import RewardConfig, RewardTrainer
 
     args = RewardConfig(
-        per_device_train_batch_size=PAIRS, train_sampling_strategy="sequential", **common
+        per_device_train_batch_size=len(rows["pairs"]),
+        train_sampling_strategy="sequential",
+        **common,
     )
     path = folder / "policy"
     model = AutoModelForSequenceClassification.from_pretrained(
@@ -167,10 +169,10 @@ def reward(folder: Path, rows: Any, common: Any, pace: Pace) -> Any:
     trainer = RewardTrainer(
         model,
         args=args,
-        train_dataset=repeated(rows["pairs"], PAIRS),
+        train_dataset=repeated(rows["pairs"], len(rows["pairs"])),
         processing_class=tokenizer_of(path),
     )
-    first = trainer.train_dataset[:PAIRS]
+    first = trainer.train_dataset[: len(rows["pairs"])]
     sides = [first[name] for name in ("chosen_ids", "rejected_ids")]
     pace.facts["tokens"] = sum(len(ids) for side in sides for ids in side)
     return trainer
@@ -189,8 +191,8 @@ def grpo(folder: Path, rows: Any, common: Any, pace: Pace) -> Any:
         return found
 
     args = GRPOConfig(
-        per_device_train_batch_size=GROUP * PROBLEMS,
-        num_generations=GROUP,
+        per_device_train_batch_size=size["groups"][0] * size["groups"][1],
+        num_generations=size["groups"][1],
         max_completion_length=size["new_tokens"],
         beta=0.0,
         **common | {"learning_rate": RL_LEARNING_RATE},

@@ -33,6 +33,7 @@ PHASES = ("sampling", "layers, forward", "head, forward", "backward", "clipping 
 PLACES: tuple[tuple[str, Any, str], ...] = (
     ("sampling", TorchRolloutEngine, "sample"),
     ("layers, forward", logprobs, "fast_hidden_states"),
+    ("layers, forward", logprobs, "hidden_states"),
     ("head, forward", logprobs, "_logprobs"),
     ("backward", torch.Tensor, "backward"),
     ("clipping and AdamW", Optimizer, "step"),
@@ -124,36 +125,36 @@ def measure(folder: Path, size: str, workload: str, steps: int) -> dict[str, Any
 
 def operations(size: str, workload: str) -> float:
     """Of one step: multiplications and additions in the products that cannot be left out."""
-    from benchmarks.learner import settings
-
     shape = SIZES[size]
     width = shape.hidden // shape.heads
     keys = 2 * shape.hidden * shape.kv_heads * width
     layer = keys + shape.hidden * (2 * shape.hidden + 3 * shape.intermediate)
     head = shape.hidden * shape.vocabulary
-    prompt = settings.PROMPT_TOKENS
+    prompt = shape.prompt
 
     def passes(tokens: int, taught: int, length: int) -> float:
         """Forward and backward over `tokens`, and the head where `taught`."""
         attention = 2 * shape.hidden * length / 2 * tokens
         return 6 * (shape.layers * (layer * tokens + attention) + head * taught)
 
-    if workload == "sft":
-        tokens = settings.SFT_ROWS * settings.SFT_TOKENS
-        return passes(tokens, tokens - settings.SFT_ROWS, settings.SFT_TOKENS)
+    if workload in ("sft", "packed"):
+        count, length = shape.packed
+        rows = shape.rows if workload == "sft" else (length,) * count
+        return sum(passes(length, length - 1, length) for length in rows)
     if workload == "grpo":
-        rows, drawn = settings.GROUP * settings.PROBLEMS, shape.new_tokens
-        tokens = settings.PROBLEMS * prompt + rows * drawn
-        learned = passes(tokens, rows * drawn, prompt + drawn)
+        problems, group = shape.groups
+        drawn = shape.new_tokens
+        tokens = problems * (prompt + group * drawn)
+        learned = passes(tokens, problems * group * drawn, prompt + drawn)
         # Every token is drawn by one forward pass, a third of the work of learning from it.
         return learned * 4 / 3
-    length = settings.DPO_TOKENS
-    answers = 2 * settings.PAIRS * (length - prompt)
-    tokens = settings.PAIRS * prompt + answers
+    pairs, length = shape.pairs
+    answers = 2 * pairs * (length - prompt)
+    tokens = pairs * prompt + answers
     if workload == "reward":
         # One state a row is wanted: of the last layer, all tokens need keys and values alone.
         below = passes(tokens, 0, length) * (shape.layers - 1) / shape.layers
-        return below + 6 * (keys * tokens + layer * 2 * settings.PAIRS)
+        return below + 6 * (keys * tokens + layer * 2 * pairs)
     # DPO's reference is computed once, before the first step.
     return passes(tokens, answers, length)
 

@@ -27,11 +27,37 @@ class Size:
     positions: int = 512
     packed: tuple[int, int] = (16, 512)
     """Rows that are packed into one, and tokens of each."""
+    rows: tuple[int, ...] = (64,) * 16
+    """Tokens of each row of fine-tuning, which are padded or not, as a side does it."""
+    pairs: tuple[int, int] = (8, 48)
+    """Pairs, and tokens of each of their sides."""
+    prompt: int = 16
+    """Tokens of each prompt."""
+    groups: tuple[int, int] = (4, 8)
+    """Problems of a step, and completions of each."""
+    warm_up: int = 12
+    """Steps before the clock; the losses of the first ten at most are compared."""
+    burst: int = 20
+    """Steps of a turn."""
 
 
 SIZES = {
     "156k": Size(512, 64, 256, 2, 4, 2, new_tokens=32, parameters=156_224),
-    "1.25m": Size(2048, 128, 512, 4, 4, 2, new_tokens=64, parameters=1_247_360),
+    "1.25m": Size(2048, 128, 512, 4, 4, 2, new_tokens=64, parameters=1_247_360, burst=5),
+    # Two thousand tokens a step, in rows as uneven as rows are.
+    "50m": Size(
+        *(8192, 512, 1536, 14, 8, 4),
+        new_tokens=96,
+        parameters=48_263_680,
+        positions=2048,
+        packed=(8, 256),
+        rows=(512, 416, 352, 224, 192, 160, 128, 64),
+        pairs=(4, 256),
+        prompt=64,
+        groups=(2, 8),
+        warm_up=4,
+        burst=1,
+    ),
     # The shape of Qwen2.5-0.5B: for a GPU.
     "0.5b": Size(
         151_936, 896, 4864, 24, 14, 2, new_tokens=256, parameters=494_032_768, positions=8192
@@ -41,7 +67,7 @@ SIZES = {
 }
 GROUP, PROBLEMS, PROMPT_TOKENS = 8, 4, 16
 SFT_ROWS, SFT_TOKENS = 16, 64
-PAIRS, DPO_TOKENS, REWARD_TOKENS = 8, 48, 48
+"""Of the scripts that measure the small sizes alone."""
 LEARNING_RATE, BETA2 = 1e-4, 0.95
 RL_LEARNING_RATE = 1e-6
 """So small that rewards stay mixed while the clock runs."""
@@ -62,22 +88,20 @@ def prepare(folder: Path, name: str) -> dict[str, Any]:
     # A completion is closed by the end token on both sides. One word of prompt, so that all tokens
     # but the first bear loss, as in language modeling.
     rows = {
-        "sft": [
-            {"prompt": text(1), "completion": " " + text(SFT_TOKENS - 2)} for _ in range(SFT_ROWS)
-        ],
+        "sft": [{"prompt": text(1), "completion": " " + text(length - 2)} for length in size.rows],
         "pairs": [
             {
-                "prompt": text(PROMPT_TOKENS),
-                "chosen": " " + text(DPO_TOKENS - PROMPT_TOKENS - 1),
-                "rejected": " " + text(DPO_TOKENS - PROMPT_TOKENS - 1),
+                "prompt": text(size.prompt),
+                "chosen": " " + text(size.pairs[1] - size.prompt - 1),
+                "rejected": " " + text(size.pairs[1] - size.prompt - 1),
             }
-            for _ in range(PAIRS)
+            for _ in range(size.pairs[0])
         ],
         "packed": [
             {"prompt": text(1), "completion": " " + text(size.packed[1] - 2)}
             for _ in range(size.packed[0])
         ],
-        "prompts": [text(PROMPT_TOKENS) for _ in range(64)],
+        "prompts": [text(size.prompt) for _ in range(64)],
     }
     (folder / "rows.json").write_text(json.dumps(rows))
     return asdict(size)
