@@ -1,3 +1,4 @@
+import random
 from collections import Counter
 
 import pytest
@@ -108,6 +109,17 @@ def test_rows_as_given_come_in_the_order_of_the_table_in_every_epoch():
     assert plan_steps(lengths, batch_tokens=60, epochs=0.5, seed=None) == plan[:2]
     numbered = plan_steps(lengths, batch_tokens=60, epochs=1.0, seed=None, num_steps=7)
     assert numbered == plan[:7]
+
+
+def test_packed_steps_leave_under_two_percent_of_their_budget_free():
+    source = random.Random(0)
+    lengths = [min(1024, int(source.lognormvariate(5.2, 0.6))) for _ in range(4000)]
+    steps = plan_steps(lengths, batch_tokens=2048, epochs=1.0, seed=0, packed=True)
+    taken = [sum(lengths[row] for row in step) for step in steps]
+    # One step is whatever the pass has left.
+    assert sum(taken) - min(taken) > 0.98 * 2048 * (len(taken) - 1)
+    # Shuffled: the rows that were too long for company are not the first steps.
+    assert len({len(step) for step in steps[:20]}) > 3
 
 
 def test_packed_rows_as_given_count_no_padding():
