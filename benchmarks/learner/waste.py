@@ -2,8 +2,8 @@
 
     python -m benchmarks.learner.waste GSM8K/train.jsonl --json waste.json
 
-Rows of real problems with their solutions, as `sft` encodes them with the tokenizer that `pretrain`
-would train. Padding is the share of the computed tokens that stand for nothing; room is the share of
+Rows of real problems with their solutions, as `sft` encodes them with a tokenizer as `pretrain`
+trains one. Padding is the share of the computed tokens that stand for nothing; room is the share of
 a step's budget that its rows leave free; a batch is made (gathered into tensors) while the model
 waits, so its milliseconds are told for every step.
 """
