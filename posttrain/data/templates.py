@@ -18,6 +18,7 @@ from posttrain.data.contexts import (
     without_thinking,
 )
 from posttrain.data.spelled import MARK, as_text, encode_written, pieces_of
+from posttrain.data.token_cache import kept_token_ids
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
@@ -337,8 +338,11 @@ def _written_at(
 def _token_ids(
     tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], **options: bool
 ) -> list[list[int]]:
-    encoded = tokenizer(list(texts), return_attention_mask=False, **options)
-    return [list(row) for row in encoded["input_ids"]]
+    def tokenize() -> list[list[int]]:
+        encoded = tokenizer(list(texts), return_attention_mask=False, **options)
+        return [list(row) for row in encoded["input_ids"]]
+
+    return kept_token_ids(tokenizer, texts, options, tokenize)
 
 
 def _refuse_empty(rows: list[list[int]], texts: Sequence[str], what: str) -> None:

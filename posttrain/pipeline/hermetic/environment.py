@@ -61,6 +61,7 @@ PASSED: Mapping[str, str] = {
     "RAY_*": "how Ray works; no result depends on where it is computed",
     "POSTTRAIN_ISOLATION": "how a stage is kept to its key, as the records say",
     "POSTTRAIN_REQUESTS": "the place of a cache",
+    "POSTTRAIN_TOKENS": "the place of a cache",
     "POSTTRAIN_GPU_LOCKS": "the place of locks",
     "POSTTRAIN_TRACKING": "where metrics are shown",
 }

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import posttrain
+from posttrain.data import token_cache
 from posttrain.stage.needs import HUB, PROCESSES, RAY
 
 READABLE: Mapping[str, str] = {
@@ -89,6 +90,7 @@ CACHES: Mapping[str, tuple[str, str, str]] = {
     "numba": ("NUMBA_CACHE_DIR", "{cache}/numba", ""),
     "fonts": ("", "{cache}/fontconfig", ""),
     "fonts of matplotlib": ("MPLCONFIGDIR", "{cache}/matplotlib", ""),
+    "tokens": (token_cache.VARIABLE, "{cache}/posttrain/tokens", ""),
     "hub": ("HF_HOME", "{cache}/huggingface", HUB),
     "datasets of the hub": ("HF_DATASETS_CACHE", "{cache}/huggingface/datasets", HUB),
     "models of the hub": ("HF_HUB_CACHE", "{cache}/huggingface/hub", HUB),
@@ -97,8 +99,9 @@ CACHES: Mapping[str, tuple[str, str, str]] = {
     "ray": ("", "{tmp}/ray", RAY),
 }
 """Folders that stages may read and write: the variable that names one, its usual place, and what a
-stage must declare to have it. The first four hold compiled code, by the digest of its source; what
-lies in a home itself and not among its caches is used where it is there, and not made."""
+stage must declare to have it. The first four hold compiled code, by the digest of its source, and
+`tokens` the ids of texts, by theirs and the tokenizer's; what lies in a home itself and not among
+its caches is used where it is there, and not made."""
 
 
 _PACKAGES = ("site-packages", "dist-packages")
