@@ -21,7 +21,7 @@ from posttrain.stage.hashing import sha256_of_parts
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-VARIABLE = "POSTTRAIN_TOKENS"
+TOKENS_VARIABLE = "POSTTRAIN_TOKENS"
 """Environment variable that names another folder."""
 WORTH_KEEPING = 4_000_000
 """Characters; fewer are tokenized in a few seconds."""
@@ -34,7 +34,7 @@ TokenIds = list[list[int]]
 def folder() -> Path:
     """Where tables lie: `posttrain/tokens` among the user's caches."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get(VARIABLE) or Path(caches) / "posttrain" / "tokens")
+    return Path(os.environ.get(TOKENS_VARIABLE) or Path(caches) / "posttrain" / "tokens")
 
 
 def kept_token_ids(

@@ -19,7 +19,7 @@ def tokenizer():
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     """The folder, and every small table is worth keeping."""
-    monkeypatch.setenv(token_cache.VARIABLE, str(tmp_path / "tokens"))
+    monkeypatch.setenv(token_cache.TOKENS_VARIABLE, str(tmp_path / "tokens"))
     monkeypatch.setattr(token_cache, "WORTH_KEEPING", 100)
     return tmp_path / "tokens"
 
@@ -84,6 +84,6 @@ def test_what_was_not_read_for_longest_goes_first(kept):
 
 
 def test_small_tables_are_not_kept(tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setenv(token_cache.VARIABLE, str(tmp_path / "tokens"))
+    monkeypatch.setenv(token_cache.TOKENS_VARIABLE, str(tmp_path / "tokens"))
     encode_completions(tokenizer, TEXTS)
     assert not (tmp_path / "tokens").exists()

@@ -50,9 +50,9 @@ def _check_flash(model: "PreTrainedModel") -> None:
 
 
 def _register(_: "PreTrainedModel") -> None:
-    from posttrain.learning.models.document_attention import register
+    from posttrain.learning.models.document_attention import register_by_document
 
-    register()
+    register_by_document()
 
 
 _PREPARE: Mapping[str, Callable[["PreTrainedModel"], None]] = {

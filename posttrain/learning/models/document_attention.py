@@ -14,29 +14,38 @@ from torch import Tensor
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-NAME: Literal["by_document"] = "by_document"
+BY_DOCUMENT: Literal["by_document"] = "by_document"
 """Of the attention in transformers' tables."""
 
 
-class Segment(NamedTuple):
+class DocumentPiece(NamedTuple):
     """Queries that are attended together: they see the keys from `key_begin` up to themselves."""
 
     begin: int
     end: int
     key_begin: int
 
-    def within(self, begin: int, end: int) -> "Segment":
-        """The part whose queries lie from `begin` to `end`."""
-        return Segment(max(self.begin, begin), min(self.end, end), self.key_begin)
+    def within(self, begin: int, end: int) -> "DocumentPiece":
+        """Give the part whose queries lie within a stretch.
+
+        Args:
+            begin: First token of the stretch.
+            end: The one behind its last.
+
+        Returns:
+            The part, of the same keys.
+
+        """
+        return DocumentPiece(max(self.begin, begin), min(self.end, end), self.key_begin)
 
 
-def register() -> None:
+def register_by_document() -> None:
     """Put the attention and its mask into transformers' tables; again changes nothing."""
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    ALL_ATTENTION_FUNCTIONS.register(NAME, attend_by_document)
-    ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, borders_for_mask)
+    ALL_ATTENTION_FUNCTIONS.register(BY_DOCUMENT, attend_by_document)
+    ALL_MASK_ATTENTION_FUNCTIONS.register(BY_DOCUMENT, borders_for_mask)
 
 
 def takes_documents(model: "PreTrainedModel") -> bool:
@@ -128,7 +137,7 @@ def attend_pieces(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    pieces: Iterable[Segment],
+    pieces: Iterable[DocumentPiece],
     window: int,
     *,
     shift: int = 0,
@@ -191,7 +200,7 @@ def _with_ends(begins: Tensor, length: int) -> Tensor:
     return torch.cat([ends[:1], begins, ends[1:]])
 
 
-def segments(borders: list[int], window: int) -> Iterator[Segment]:
+def segments(borders: list[int], window: int) -> Iterator[DocumentPiece]:
     """Cut documents into pieces: whole ones, or a window's length each where they are longer.
 
     >>> [tuple(each) for each in segments([0, 3, 8], 4)]
@@ -207,7 +216,7 @@ def segments(borders: list[int], window: int) -> Iterator[Segment]:
     """
     for first, end in zip(borders, borders[1:], strict=False):
         for begin in range(first, end, window):
-            yield Segment(begin, min(begin + window, end), max(first, begin - window + 1))
+            yield DocumentPiece(begin, min(begin + window, end), max(first, begin - window + 1))
 
 
 def _band(begin: int, end: int, key_begin: int, window: int, device: torch.device) -> Tensor:

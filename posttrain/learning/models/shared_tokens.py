@@ -28,7 +28,17 @@ class TokenShare(Protocol):
     def taking(
         self, input_ids_BT: Tensor, wanted_BT: Tensor, position_ids_BT: Tensor | None
     ) -> AbstractContextManager[OwnTokens]:
-        """Give the tokens to compute, while they are computed."""
+        """Give the tokens to compute, while they are computed.
+
+        Args:
+            input_ids_BT: Token ids, right-padded or packed, equal in all processes.
+            wanted_BT: True at the tokens whose log-probability is wanted.
+            position_ids_BT: Of packed rows.
+
+        Returns:
+            A context of this process's tokens.
+
+        """
         ...
 
 

@@ -23,6 +23,25 @@ _TOLERANCE = 1e-3
 """In nats; of single precision the rest is 1e-5."""
 
 
+def open_shared_trainer(
+    trainable: Trainable, objective: SupervisedObjective[AnyBatch], context: StageContext
+) -> ShardedSupervisedTrainer[AnyBatch]:
+    """Choose what several processes share: the micro-batches of a step, or the tokens of each.
+
+    Args:
+        trainable: The whole model, with its adapter and average.
+        objective: The batches of every step, and the loss of one.
+        context: Of the stage.
+
+    Returns:
+        The trainer of this process.
+
+    """
+    shares_tokens = trainable.config.context_parallel
+    kind = ContextParallelTrainer if shares_tokens else ShardedSupervisedTrainer
+    return kind(trainable, objective, context)
+
+
 class ContextParallelTrainer(ShardedSupervisedTrainer[AnyBatch]):
     """One of several processes, all of which take every micro-batch, and some tokens of each."""
 

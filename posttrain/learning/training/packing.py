@@ -6,7 +6,7 @@ import torch
 
 from posttrain.data.rows import TokenRow, TokenTable, position_ids
 from posttrain.learning.models.attention import Attention, set_attention
-from posttrain.learning.models.document_attention import NAME, takes_documents
+from posttrain.learning.models.document_attention import BY_DOCUMENT, takes_documents
 from posttrain.learning.models.logprobs import hidden_states
 from posttrain.stage.errors import UserError
 
@@ -28,7 +28,7 @@ def prepare_packing(model: "PreTrainedModel", attention: Attention | None) -> No
 
     """
     if attention is None and takes_documents(model):
-        attention = NAME
+        attention = BY_DOCUMENT
     if attention:
         set_attention(model, attention)
     check_packing(model)

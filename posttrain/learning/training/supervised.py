@@ -115,10 +115,6 @@ def open_trainer(
     """
     if context.processes == 1:
         return SupervisedTrainer(trainable, objective, context)
-    if trainable.config.context_parallel:
-        from posttrain.learning.training.context_parallel import ContextParallelTrainer
+    from posttrain.learning.training.context_parallel import open_shared_trainer
 
-        return ContextParallelTrainer(trainable, objective, context)
-    from posttrain.learning.training.sharded import ShardedSupervisedTrainer
-
-    return ShardedSupervisedTrainer(trainable, objective, context)
+    return open_shared_trainer(trainable, objective, context)

@@ -90,7 +90,7 @@ CACHES: Mapping[str, tuple[str, str, str]] = {
     "numba": ("NUMBA_CACHE_DIR", "{cache}/numba", ""),
     "fonts": ("", "{cache}/fontconfig", ""),
     "fonts of matplotlib": ("MPLCONFIGDIR", "{cache}/matplotlib", ""),
-    "tokens": (token_cache.VARIABLE, "{cache}/posttrain/tokens", ""),
+    "tokens": (token_cache.TOKENS_VARIABLE, "{cache}/posttrain/tokens", ""),
     "hub": ("HF_HOME", "{cache}/huggingface", HUB),
     "datasets of the hub": ("HF_DATASETS_CACHE", "{cache}/huggingface/datasets", HUB),
     "models of the hub": ("HF_HUB_CACHE", "{cache}/huggingface/hub", HUB),

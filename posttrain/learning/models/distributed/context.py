@@ -29,7 +29,7 @@ from posttrain.learning.models.shared_tokens import OwnTokens, share_tokens
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-NAME = "across_processes"
+ACROSS_PROCESSES = "across_processes"
 """Of the attention in transformers' tables."""
 
 _borders: Tensor | None = None
@@ -52,19 +52,19 @@ def across_processes(model: "PreTrainedModel", group: ProcessGroup) -> Iterator[
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    ALL_ATTENTION_FUNCTIONS.register(NAME, _Attention(group))
-    ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, _borders_or_mask)
+    ALL_ATTENTION_FUNCTIONS.register(ACROSS_PROCESSES, _Attention(group))
+    ALL_MASK_ATTENTION_FUNCTIONS.register(ACROSS_PROCESSES, _borders_or_mask)
     was = model.config.get_text_config()._attn_implementation
-    model.set_attn_implementation(NAME)
+    model.set_attn_implementation(ACROSS_PROCESSES)
     try:
-        with share_tokens(Share(group)):
+        with share_tokens(GroupShare(group)):
             yield
     finally:
         model.set_attn_implementation(was)
 
 
 @dataclass(frozen=True)
-class Share:
+class GroupShare:
     """What a process takes of the tokens of any rows."""
 
     group: ProcessGroup
