@@ -4,7 +4,7 @@ import shutil
 import pytest
 import torch
 from safetensors import safe_open
-from transformers import LlamaForCausalLM, MambaConfig, MambaForCausalLM
+from transformers import LlamaForCausalLM
 
 from posttrain.learning.models.load import load_policy, load_tokenizer, save_policy, weights_digest
 from posttrain.learning.models.tokenizer import train_tokenizer
@@ -125,15 +125,6 @@ def test_an_architecture_that_changes_its_logits_in_its_own_way_is_refused(
     monkeypatch.setattr(LlamaForCausalLM, "forward", changed)
     with pytest.raises(UserError, match="'llama' changes its logits after the output layer in a w"):
         imported(base, tmp_path)
-
-
-def test_an_architecture_without_a_context_length_is_refused(base, tmp_path):
-    tokenizer = load_tokenizer(base)
-    config = MambaConfig(vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1)
-    MambaForCausalLM(config).save_pretrained(tmp_path / "mamba")
-    tokenizer.save_pretrained(tmp_path / "mamba")
-    with pytest.raises(UserError, match="'mamba' states no max_position_embeddings"):
-        imported(tmp_path / "mamba", tmp_path)
 
 
 def test_a_directory_that_is_no_model_is_refused(tmp_path):

@@ -17,6 +17,7 @@ from posttrain.data.rows import (
     learned_ends,
     position_ids,
 )
+from posttrain.learning.models.context import context_length
 from posttrain.learning.models.logprobs import LearnedStatistics, wanted_logprobs, wanted_statistics
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.packing import check_packing
@@ -46,7 +47,7 @@ def check_fit(policy: "Policy", rows: Sequence[TokenRow]) -> None:
     embeddings = policy.model.get_input_embeddings().weight
     check_rows(rows, num_embeddings=embeddings.shape[0])
     longest = max(len(row.ids) for row in rows)
-    room = int(policy.model.config.get_text_config().max_position_embeddings)
+    room = context_length(policy.model.config)
     if longest > room:
         raise UserError(
             f"a row has {longest} tokens, but the model's context is {room}; "
