@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from posttrain.learning.models.load import Policy
+    from posttrain.learning.training.router_loss import RoutedRows
 
 
 def check_fit(policy: "Policy", rows: Sequence[TokenRow]) -> None:
@@ -215,6 +216,13 @@ def loss_by(part: RowLoss) -> Loss[TokenBatch]:
         return losses_N.sum() / denominator, {}
 
     return loss
+
+
+def routed_rows(batch: TokenBatch) -> "RoutedRows":
+    """Give the tokens of a batch as a router's loss takes them; see `router_loss`."""
+    from posttrain.learning.training.router_loss import RoutedRows
+
+    return RoutedRows(batch.input_ids_BT, batch.wanted_BT, position_ids(batch))
 
 
 def _learned_tokens(batch: TokenBatch, found: LearnedStatistics) -> LearnedTokens:
