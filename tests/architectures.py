@@ -1,109 +1,221 @@
-"""Tiny random configurations of the architectures that are tried."""
-import transformers as hf
-S = dict(vocab_size=300, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64, initializer_range=0.3, pad_token_id=0, bos_token_id=1, eos_token_id=2)
-G = {**S, "num_key_value_heads": 2}
-H = {**G, "head_dim": 8}
-MLA = dict(q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=8, n_group=1, topk_group=1, num_key_value_heads=4)
-CONFIGS = {
- "llama": lambda: hf.LlamaConfig(**G, rope_parameters={"rope_type":"llama3","rope_theta":10000.0,"factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":16}),
- "qwen2": lambda: hf.Qwen2Config(**G, tie_word_embeddings=True),
- "qwen3": lambda: hf.Qwen3Config(**H),
- "qwen2_moe": lambda: hf.Qwen2MoeConfig(**G, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=16),
- "qwen3_moe": lambda: hf.Qwen3MoeConfig(**H, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16),
- "llama4_text": lambda: hf.Llama4TextConfig(**H, intermediate_size_mlp=64, num_local_experts=4, attention_chunk_size=16, no_rope_layers=[1,0], moe_layers=[1]),
- "gemma": lambda: hf.GemmaConfig(**H),
- "gemma2": lambda: hf.Gemma2Config(**H, sliding_window=8, final_logit_softcapping=8.0),
- "gemma3_text": lambda: hf.Gemma3TextConfig(**H, sliding_window=8, layer_types=["sliding_attention","full_attention"]),
- "mistral": lambda: hf.MistralConfig(**G, sliding_window=8),
- "ministral": lambda: hf.MinistralConfig(**H, sliding_window=8),
- "mixtral": lambda: hf.MixtralConfig(**G, num_local_experts=4, num_experts_per_tok=2),
- "phi": lambda: hf.PhiConfig(**G),
- "phi3": lambda: hf.Phi3Config(**G),
- "phimoe": lambda: hf.PhimoeConfig(**G, num_local_experts=4),
- "olmo": lambda: hf.OlmoConfig(**G),
- "olmo2": lambda: hf.Olmo2Config(**G),
- "olmo3": lambda: hf.Olmo3Config(**G, sliding_window=8, layer_types=["sliding_attention","full_attention"]),
- "olmoe": lambda: hf.OlmoeConfig(**G, num_experts=4, num_experts_per_tok=2),
- "glm": lambda: hf.GlmConfig(**H),
- "glm4": lambda: hf.Glm4Config(**H),
- "glm4_moe": lambda: hf.Glm4MoeConfig(**H, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, first_k_dense_replace=1, n_group=1, topk_group=1),
- "granite": lambda: hf.GraniteConfig(**G, logits_scaling=0.5),
- "granitemoe": lambda: hf.GraniteMoeConfig(**G, num_local_experts=4, num_experts_per_tok=2),
- "smollm3": lambda: hf.SmolLM3Config(**G, no_rope_layers=[1,0]),
- "deepseek_v2": lambda: hf.DeepseekV2Config(**{**S, **MLA}, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, n_shared_experts=1, first_k_dense_replace=1),
- "deepseek_v3": lambda: hf.DeepseekV3Config(**{**S, **MLA}, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, n_shared_experts=1, first_k_dense_replace=1),
- "gpt_oss": lambda: hf.GptOssConfig(**H, num_local_experts=4, num_experts_per_tok=2, sliding_window=8, layer_types=["sliding_attention","full_attention"]),
- "falcon": lambda: hf.FalconConfig(vocab_size=300, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64, initializer_range=0.3, bos_token_id=1, eos_token_id=2, pad_token_id=0),
- "falcon_new": lambda: hf.FalconConfig(vocab_size=300, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_kv_heads=2, new_decoder_architecture=True, max_position_embeddings=64, initializer_range=0.3, bos_token_id=1, eos_token_id=2, pad_token_id=0),
- "falcon_alibi": lambda: hf.FalconConfig(vocab_size=300, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, alibi=True, max_position_embeddings=64, initializer_range=0.3, bos_token_id=1, eos_token_id=2, pad_token_id=0),
- "stablelm": lambda: hf.StableLmConfig(**G),
- "starcoder2": lambda: hf.Starcoder2Config(**G, residual_dropout=0.1, embedding_dropout=0.1),
- "cohere": lambda: hf.CohereConfig(**G, logit_scale=2.0),
- "cohere2": lambda: hf.Cohere2Config(**G, logit_scale=2.0, sliding_window=8, layer_types=["sliding_attention","full_attention"]),
- "gpt_neox": lambda: hf.GPTNeoXConfig(**S),
- "gpt2": lambda: hf.GPT2Config(vocab_size=300, n_embd=32, n_layer=2, n_head=4, n_positions=64, initializer_range=0.3, bos_token_id=1, eos_token_id=2, pad_token_id=0),
- "gptj": lambda: hf.GPTJConfig(vocab_size=300, n_embd=32, n_layer=2, n_head=4, n_positions=64, rotary_dim=4, initializer_range=0.3, bos_token_id=1, eos_token_id=2, pad_token_id=0),
- "gpt_neo": lambda: hf.GPTNeoConfig(vocab_size=300, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global","local"],1]], window_size=8, max_position_embeddings=64, initializer_range=0.3, bos_token_id=1, eos_token_id=2, pad_token_id=0),
- "gpt_bigcode": lambda: hf.GPTBigCodeConfig(vocab_size=300, n_embd=32, n_layer=2, n_head=4, n_positions=64, initializer_range=0.3, bos_token_id=1, eos_token_id=2, pad_token_id=0),
- "codegen": lambda: hf.CodeGenConfig(vocab_size=300, n_embd=32, n_layer=2, n_head=4, n_positions=64, n_ctx=64, rotary_dim=4, initializer_range=0.3, bos_token_id=1, eos_token_id=2, pad_token_id=0),
- "opt": lambda: hf.OPTConfig(vocab_size=300, hidden_size=32, ffn_dim=64, word_embed_proj_dim=32, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64, init_std=0.3, pad_token_id=0, bos_token_id=1, eos_token_id=2),
- "bloom": lambda: hf.BloomConfig(vocab_size=300, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.3, pad_token_id=0, bos_token_id=1, eos_token_id=2),
- "mpt": lambda: hf.MptConfig(vocab_size=300, d_model=32, n_heads=4, n_layers=2, max_seq_len=64, initializer_range=0.3, pad_token_id=0, bos_token_id=1, eos_token_id=2),
- "nemotron": lambda: hf.NemotronConfig(**G),
- "persimmon": lambda: hf.PersimmonConfig(**S),
- "mamba": lambda: hf.MambaConfig(vocab_size=300, hidden_size=32, num_hidden_layers=2, state_size=8, pad_token_id=0, bos_token_id=1, eos_token_id=2),
- "mamba2": lambda: hf.Mamba2Config(vocab_size=300, hidden_size=32, num_hidden_layers=2, state_size=8, num_heads=8, head_dim=8, n_groups=1, pad_token_id=0, bos_token_id=1, eos_token_id=2),
- "falcon_h1": lambda: hf.FalconH1Config(**G, mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=8, mamba_n_groups=1),
- "jamba": lambda: hf.JambaConfig(**G, num_experts=2, mamba_d_state=8, mamba_dt_rank=4, use_mamba_kernels=False, attn_layer_period=2, attn_layer_offset=1),
- "bamba": lambda: hf.BambaConfig(**G, attn_layer_indices=[1], mamba_n_heads=4, mamba_d_head=16, mamba_d_state=8, mamba_n_groups=1),
- "granitemoehybrid": lambda: hf.GraniteMoeHybridConfig(**G, layer_types=["mamba","attention"], num_local_experts=4, num_experts_per_tok=2, shared_intermediate_size=32, mamba_n_heads=4, mamba_d_head=16, mamba_d_state=8, mamba_n_groups=1),
- "qwen3_next": lambda: hf.Qwen3NextConfig(**H, layer_types=["linear_attention","full_attention"], num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=16, linear_num_value_heads=4, linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8),
- "qwen3_5_text": lambda: hf.Qwen3_5TextConfig(**H, layer_types=["linear_attention","full_attention"], linear_num_value_heads=4, linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8),
- "lfm2": lambda: hf.Lfm2Config(**G, layer_types=["conv","full_attention"]),
- "recurrent_gemma": lambda: hf.RecurrentGemmaConfig(vocab_size=300, hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4, attention_window_size=8, pad_token_id=0,bos_token_id=1,eos_token_id=2),
- "exaone4": lambda: hf.Exaone4Config(**G, sliding_window=8),
- "ernie4_5": lambda: hf.Ernie4_5Config(**G),
- "ernie4_5_moe": lambda: hf.Ernie4_5_MoeConfig(**G, moe_num_experts=4, moe_k=2, moe_intermediate_size=16, moe_layer_start_index=1, moe_num_shared_experts=1),
- "seed_oss": lambda: hf.SeedOssConfig(**H),
- "apertus": lambda: hf.ApertusConfig(**G),
- "arcee": lambda: hf.ArceeConfig(**G),
- "nanochat": lambda: hf.NanoChatConfig(**G),
- "hunyuan_v1_dense": lambda: hf.HunYuanDenseV1Config(**H),
- "minimax_m2": lambda: hf.MiniMaxM2Config(**H, num_local_experts=4, num_experts_per_tok=2),
- "jetmoe": lambda: hf.JetMoeConfig(**G, num_local_experts=4, num_experts_per_tok=2, kv_channels=8),
- "dbrx": lambda: hf.DbrxConfig(vocab_size=300, d_model=32, n_heads=4, n_layers=2, max_seq_len=64, attn_config={"kv_n_heads":2}, ffn_config={"ffn_hidden_size":64,"moe_num_experts":4,"moe_top_k":2}, pad_token_id=0,bos_token_id=1,eos_token_id=2),
- "qwen3_5_moe_text": lambda: hf.Qwen3_5MoeTextConfig(**H, layer_types=["linear_attention","full_attention"], num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=16, linear_num_value_heads=4, linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8),
- "gemma3n_text": lambda: hf.Gemma3nTextConfig(**H, sliding_window=8, num_kv_shared_layers=0, vocab_size_per_layer_input=300, hidden_size_per_layer_input=8, laurel_rank=8, activation_sparsity_pattern=[0.0,0.0], layer_types=["sliding_attention","full_attention"]),
- "gemma4_text": lambda: hf.Gemma4TextConfig(**H, sliding_window=8, layer_types=["sliding_attention","full_attention"]),
- "lfm2_moe": lambda: hf.Lfm2MoeConfig(**G, layer_types=["conv","full_attention"], num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, num_dense_layers=1),
- "gemma3": lambda: hf.Gemma3Config(text_config=dict(**H, sliding_window=8, layer_types=["sliding_attention","full_attention"]), vision_config=dict(hidden_size=16,intermediate_size=16,num_hidden_layers=1,num_attention_heads=2,image_size=28,patch_size=14), mm_tokens_per_image=4, image_token_id=290, boi_token_id=291, eoi_token_id=292),
- "llama4": lambda: hf.Llama4Config(text_config=dict(**H, intermediate_size_mlp=64, num_local_experts=4, attention_chunk_size=16, no_rope_layers=[1,0], moe_layers=[1]), vision_config=dict(hidden_size=16,intermediate_size=16,num_hidden_layers=1,num_attention_heads=2,image_size=28,patch_size=14)),
+"""Architectures of transformers, tiny and random, and what holds of each: docs/scale.md's table.
+
+``python tests/architectures.py`` writes the table; a test holds each row against what it measures.
+"""
+
+import copy
+import re
+import sys
+from pathlib import Path
+
+SIZES = {
+    "vocab_size": 300,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    # Large weights, so that the distributions are far from uniform and a wrong one shows.
+    "initializer_range": 0.3,
 }
-CONFIGS.update({
- "gemma3n_shared": lambda: hf.Gemma3nTextConfig(**{**H,"num_hidden_layers":4}, sliding_window=8, num_kv_shared_layers=2, vocab_size_per_layer_input=300, hidden_size_per_layer_input=8, laurel_rank=8, activation_sparsity_pattern=[0.0]*4, layer_types=["sliding_attention","full_attention"]*2),
- "nemotron_h": lambda: hf.NemotronHConfig(**H, layers_block_type=["mamba","attention"], mamba_num_heads=4, mamba_head_dim=8, ssm_state_size=8, n_groups=1, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, moe_shared_expert_intermediate_size=16),
- "kimi_linear": lambda: hf.KimiLinearConfig(**{**S, **MLA}, layer_types=["linear_attention","full_attention"]),
- "olmo_hybrid": lambda: hf.OlmoHybridConfig(**G, layer_types=["linear_attention","full_attention"]),
- "zamba2": lambda: hf.Zamba2Config(**S),
- "mimo_v2_flash": lambda: hf.MiMoV2FlashConfig(**H),
- "glm4_moe_lite": lambda: hf.Glm4MoeLiteConfig(**{**S, **MLA}, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, first_k_dense_replace=1),
- "hunyuan_v1_moe": lambda: hf.HunYuanMoEV1Config(**H, num_experts=4, moe_topk=2),
- "exaone_moe": lambda: hf.ExaoneMoeConfig(**H, sliding_window=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16),
- "dots1": lambda: hf.Dots1Config(**H, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, n_group=1, topk_group=1),
- "biogpt": lambda: hf.BioGptConfig(**S),
- "xglm": lambda: hf.XGLMConfig(vocab_size=300,d_model=32,ffn_dim=64,num_layers=2,attention_heads=4,max_position_embeddings=64),
- "helium": lambda: hf.HeliumConfig(**H),
- "bitnet": lambda: hf.BitNetConfig(**G),
- "diffllama": lambda: hf.DiffLlamaConfig(**G),
- "minimax": lambda: hf.MiniMaxConfig(**H, num_local_experts=4, num_experts_per_tok=2, layer_types=["linear_attention","full_attention"]),
- "rwkv": lambda: hf.RwkvConfig(vocab_size=300,hidden_size=32,num_hidden_layers=2,attention_hidden_size=32,context_length=64),
- "ministral3": lambda: hf.Ministral3Config(**H),
- "t5gemma": lambda: hf.BertConfig(vocab_size=300,hidden_size=32,num_hidden_layers=2,num_attention_heads=4,intermediate_size=64,is_decoder=True,pad_token_id=0),
- "vaultgemma": lambda: hf.VaultGemmaConfig(**H, sliding_window=8),
- "flex_olmo": lambda: hf.FlexOlmoConfig(**G, num_experts=4, num_experts_per_tok=2),
- "cwm": lambda: hf.CwmConfig(**H, sliding_window=8),
- "deepseek_v32": lambda: hf.DeepseekV32Config(**{**S, **MLA}, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, first_k_dense_replace=1, index_topk=8,index_n_heads=2,index_head_dim=16),
- "granitemoeshared": lambda: hf.GraniteMoeSharedConfig(**G, num_local_experts=4, num_experts_per_tok=2, shared_intermediate_size=16),
- "longcat_flash": lambda: hf.LongcatFlashConfig(**{**S,**MLA}),
- "afmoe": lambda: hf.AfmoeConfig(**H, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, num_dense_layers=1, sliding_window=8),
-})
+WIDE = {**SIZES, "intermediate_size": 64}
+GROUPED = {**WIDE, "num_key_value_heads": 2}
+HEADS = {**GROUPED, "head_dim": 8}
+WINDOW = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"]}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+SHARED = {**EXPERTS, "shared_expert_intermediate_size": 16}
+LOCAL = {"num_local_experts": 4, "num_experts_per_tok": 2}
+ROUTED = {
+    **{"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    **{"first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, "n_shared_experts": 1},
+}
+LATENT = {
+    **{**WIDE, "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16},
+    **{"qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8},
+}
+OLD = {
+    **{"vocab_size": 300, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
+    **{key: SIZES[key] for key in ("initializer_range", *[k for k in SIZES if "token" in k])},
+}
+STATES = {"state_size": 8, "vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2}
+SSM = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 1}
+LINEAR = {
+    "layer_types": ["linear_attention", "full_attention"],
+    **{"linear_num_value_heads": 4, "linear_num_key_heads": 2},
+    **{"linear_key_head_dim": 8, "linear_value_head_dim": 8},
+}
+LLAMA3 = {
+    **{"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0},
+    **{"high_freq_factor": 4.0, "original_max_position_embeddings": 16},
+}
+PER_LAYER = {
+    **{"vocab_size_per_layer_input": 300, "hidden_size_per_layer_input": 8, "laurel_rank": 8},
+    **{"num_hidden_layers": 4, "num_kv_shared_layers": 2, "activation_sparsity_pattern": [0.0] * 4},
+    **{"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"] * 2},
+}
+FALCON = {k: v for k, v in SIZES.items() if k != "intermediate_size"}
+IMAGES = {
+    **{"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1},
+    **{"num_attention_heads": 2, "image_size": 28, "patch_size": 14},
+}
+SEEING = {"image_token_id": 290, "boi_token_id": 291, "eoi_token_id": 292, "mm_tokens_per_image": 4}
+
+ARCHITECTURES = {
+    "bamba": ("Bamba", {**GROUPED, **SSM, "attn_layer_indices": [1]}),
+    "bloom": ("Bloom", {**OLD, "hidden_size": 32}),
+    "cohere": ("Cohere", {**GROUPED, "logit_scale": 2.0}),
+    "cohere2": ("Cohere2", {**GROUPED, **WINDOW, "logit_scale": 2.0}),
+    "deepseek_v2": ("DeepseekV2", {**LATENT, **ROUTED}),
+    "deepseek_v3": ("DeepseekV3", {**LATENT, **ROUTED}),
+    "ernie4_5": ("Ernie4_5", GROUPED),
+    "exaone4": ("Exaone4", {**GROUPED, "sliding_window": 8}),
+    "falcon": ("Falcon", FALCON),
+    "falcon_h1": ("FalconH1", {**GROUPED, **SSM, "mamba_d_ssm": 64}),
+    "gemma": ("Gemma", HEADS),
+    "gemma2": ("Gemma2", {**HEADS, "sliding_window": 8, "final_logit_softcapping": 8.0}),
+    "gemma3": (
+        "Gemma3",
+        {**SEEING, "text_config": {**HEADS, **WINDOW}, "vision_config": IMAGES},
+    ),
+    "gemma3_text": ("Gemma3Text", {**HEADS, **WINDOW}),
+    "gemma3n_text": ("Gemma3nText", {**HEADS, **PER_LAYER}),
+    "glm": ("Glm", HEADS),
+    "glm4": ("Glm4", HEADS),
+    "glm4_moe": ("Glm4Moe", {**HEADS, **ROUTED}),
+    "gpt2": ("GPT2", OLD),
+    "gpt_bigcode": ("GPTBigCode", OLD),
+    "gpt_neox": ("GPTNeoX", WIDE),
+    "gpt_oss": ("GptOss", {**HEADS, **LOCAL, **WINDOW}),
+    "gptj": ("GPTJ", {**OLD, "rotary_dim": 4}),
+    "granite": ("Granite", {**GROUPED, "logits_scaling": 0.5}),
+    "granitemoe": ("GraniteMoe", {**GROUPED, **LOCAL}),
+    "granitemoehybrid": (
+        "GraniteMoeHybrid",
+        {
+            **{**GROUPED, **LOCAL, **SSM, "shared_intermediate_size": 32},
+            **{"layer_types": LINEAR["layer_types"]},
+        },
+    ),
+    "jamba": (
+        "Jamba",
+        {
+            **{**GROUPED, "num_experts": 2, "mamba_d_state": 8, "mamba_dt_rank": 4},
+            **{"use_mamba_kernels": False, "attn_layer_period": 2, "attn_layer_offset": 1},
+        },
+    ),
+    "lfm2": ("Lfm2", {**GROUPED, "layer_types": ["conv", "full_attention"]}),
+    "llama": ("Llama", {**GROUPED, "rope_parameters": LLAMA3}),
+    "llama4_text": (
+        "Llama4Text",
+        {
+            **{**HEADS, "num_local_experts": 4, "intermediate_size_mlp": 64, "moe_layers": [1]},
+            **{"attention_chunk_size": 16, "no_rope_layers": [1, 0]},
+        },
+    ),
+    "mamba": ("Mamba", STATES),
+    "mamba2": ("Mamba2", {**STATES, "num_heads": 8, "head_dim": 8, "n_groups": 1}),
+    "minimax_m2": ("MiniMaxM2", {**HEADS, **LOCAL}),
+    "ministral": ("Ministral", {**HEADS, "sliding_window": 8}),
+    "mistral": ("Mistral", {**GROUPED, "sliding_window": 8}),
+    "mixtral": ("Mixtral", {**GROUPED, **LOCAL}),
+    "mpt": (
+        "Mpt",
+        {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 64, "vocab_size": 300},
+    ),
+    "nemotron": ("Nemotron", GROUPED),
+    "olmo": ("Olmo", GROUPED),
+    "olmo2": ("Olmo2", GROUPED),
+    "olmo3": ("Olmo3", {**GROUPED, **WINDOW}),
+    "olmoe": ("Olmoe", {**GROUPED, **EXPERTS}),
+    "opt": ("OPT", {**SIZES, "ffn_dim": 64, "word_embed_proj_dim": 32, "init_std": 0.3}),
+    "phi": ("Phi", GROUPED),
+    "phi3": ("Phi3", GROUPED),
+    "phimoe": ("Phimoe", {**GROUPED, **LOCAL}),
+    "qwen2": ("Qwen2", {**GROUPED, "tie_word_embeddings": True}),
+    "qwen2_moe": ("Qwen2Moe", {**GROUPED, **SHARED}),
+    "qwen3": ("Qwen3", HEADS),
+    "qwen3_5_text": ("Qwen3_5Text", {**HEADS, **LINEAR}),
+    "qwen3_moe": ("Qwen3Moe", {**HEADS, **EXPERTS}),
+    "qwen3_next": ("Qwen3Next", {**HEADS, **SHARED, **LINEAR}),
+    "recurrent_gemma": (
+        "RecurrentGemma",
+        {**WIDE, "num_hidden_layers": 3, "attention_window_size": 8},
+    ),
+    "seed_oss": ("SeedOss", HEADS),
+    "smollm3": ("SmolLM3", {**GROUPED, "no_rope_layers": [1, 0]}),
+    "stablelm": ("StableLm", GROUPED),
+    "starcoder2": (
+        "Starcoder2",
+        {**GROUPED, "residual_dropout": 0.1, "embedding_dropout": 0.1},
+    ),
+}  # fmt: skip
+DOCUMENT = Path(__file__).parents[1] / "docs" / "scale.md"
+HEAD = (
+    "| architecture | drawn by engine torch | packing | LoRA adapts | router's loss |\n"
+    "|---|---|---|---|---|\n"
+)
+
+
+def config_of(name):
+    import transformers
+
+    family, options = ARCHITECTURES[name]
+    # Options are read, and some configurations write to those that they are given.
+    return getattr(transformers, f"{family}Config")(**copy.deepcopy(options))
+
+
+def model_of(name, **changes):
+    """Random, in evaluation mode."""
+    import torch
+    import transformers
+
+    config = config_of(name)
+    config.update(changes)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return transformers.AutoModelForCausalLM.from_config(config).eval()
+
+
+def row_of(name):
+    """The row of the table, by what the product says of the model."""
+    from posttrain.learning.models.adapters import attach_adapter
+    from posttrain.learning.models.architectures import NOT_DRAWN
+    from posttrain.learning.training.packing import check_packing
+    from posttrain.learning.training.router_loss import RouterLoss
+
+    model = model_of(name)
+    packs = refusal(check_packing, model) is None
+    mixture = any("experts" in key and p.ndim == 3 for key, p in model.named_parameters())
+    unbalanced = refusal(RouterLoss.of, model, 0.1)
+    balances = "if asked for" if unbalanced is None else "not trained" if mixture else ""
+    attach_adapter(model, rank=1, alpha=1)
+    adapted = [key for key, p in model.named_parameters() if p.requires_grad]
+    of_experts = [key for key in adapted if re.search(r"\bexperts\b(?!\.\d)", key)]
+    adapts = "all linear layers" + " but experts" * (mixture and not of_experts)
+    if of_experts:
+        adapts = "attention and experts"
+    drawn = "no" if model.config.model_type in NOT_DRAWN else "yes"
+    return f"| {name} | {drawn} | {'yes' if packs else 'refused'} | {adapts} | {balances} |\n"
+
+
+def refusal(call, *arguments):
+    """What a call refuses to do, as a sentence; None where it does it."""
+    from posttrain.stage.errors import UserError
+
+    try:
+        call(*arguments)
+    except UserError as error:
+        return str(error)
+    return None
+
+
+def write():
+    table = HEAD + "".join(map(row_of, ARCHITECTURES))
+    text = DOCUMENT.read_text(encoding="utf-8")
+    DOCUMENT.write_text(re.sub(r"\| architecture \|.*?\n(?!\|)", lambda _: table, text, flags=re.S))
+
+
+if __name__ == "__main__":
+    sys.exit(write())

@@ -18,7 +18,7 @@ from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.masked_passes import passes_under, start_mask
 from posttrain.learning.rl.reference_policy import ReferencePolicy
 from posttrain.learning.rl.turn_learner import build_turn_learner
-from posttrain.learning.training.prepare import prepare_for_training, without_dropout
+from posttrain.learning.training.prepare import check_quiet, prepare_for_training, without_dropout
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -65,6 +65,8 @@ def build_learner(
     # Dropout would make the trainer's log-probabilities differ from the engine's.
     without_dropout(policy.model)
     policy.model.train(mode=config.learner.activation_checkpointing)
+    if config.learner.activation_checkpointing:
+        check_quiet(policy.model)
     optimizer = build_optimizer(
         policy.model,
         kind=config.optimization.optimizer,

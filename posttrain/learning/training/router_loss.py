@@ -67,16 +67,16 @@ class RouterLoss:
             coefficient: Of the loss.
 
         Raises:
-            UserError: It has no router whose choice is that of its logits.
+            UserError: It has no router that was trained with such a loss, or one whose choice is
+                not that of its logits alone.
 
         """
         config = model.config.get_text_config()
-        top_k = getattr(config, "num_experts_per_tok", None)
         recorded = getattr(backbone(model), "_can_record_outputs", None) or {}
-        if top_k is None or "router_logits" not in recorded:
+        if "router_logits" not in recorded or not hasattr(config, "router_aux_loss_coef"):
             raise UserError(
                 f"learner.router_loss: the architecture '{config.model_type}' has no router of"
-                " experts; leave it out"
+                " experts that a loss keeps even; leave it out"
             )
         held = [name for name, _ in model.named_parameters()]
         held += [name for name, _ in model.named_buffers()]
@@ -85,7 +85,7 @@ class RouterLoss:
                 f"learner.router_loss: the architecture '{config.model_type}' balances its experts"
                 " by a bias of the router, which no loss does; leave it out"
             )
-        return cls(coefficient, int(top_k))
+        return cls(coefficient, int(config.num_experts_per_tok))
 
     @contextmanager
     def watching(self, model: "PreTrainedModel") -> Iterator[list[tuple[Tensor, ...]]]:

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import transformers as hf
 
 from posttrain.data.batching import Batches
 from posttrain.data.rows import TokenRow, TokenTable
@@ -15,19 +14,12 @@ from posttrain.learning.training.token_batches import next_token_loss, routed_ro
 from posttrain.learning.training.trainer import SupervisedTrainer
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
-from tests.architectures import CONFIGS
+from tests.architectures import model_of
 
 COEFFICIENT = 0.5
 ROWS = [
     TokenRow(tuple(range(10 + n, 14 + 3 * n)), start=1 + n % 2) for n in range(4)
 ]  # of 4, 6, 8, 10 tokens
-
-
-def model_of(name, seed=0, **changes):
-    torch.manual_seed(seed)
-    config = CONFIGS[name]()
-    config.update(changes)
-    return hf.AutoModelForCausalLM.from_config(config).eval()
 
 
 def accumulated(model, tmp_path, *, micro_batch_tokens=None, packed=False, config=None):
@@ -104,8 +96,9 @@ def test_it_reaches_adapters_and_is_left_out_of_what_is_held_out(tmp_path):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("qwen2", "the architecture 'qwen2' has no router of experts; leave it out"),
-        ("deepseek_v3", "'deepseek_v3' balances its experts by a bias of the router"),
+        ("qwen2", "the architecture 'qwen2' has no router of experts that a loss keeps"),
+        ("deepseek_v3", "'deepseek_v3' has no router of experts that a loss keeps even"),
+        ("minimax_m2", "'minimax_m2' balances its experts by a bias of the router"),
     ],
 )
 def test_what_has_no_router_to_balance_is_refused(name, sentence):
