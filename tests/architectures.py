@@ -40,7 +40,13 @@ OLD = {
     **{key: SIZES[key] for key in ("initializer_range", *[k for k in SIZES if "token" in k])},
 }
 STATES = {"state_size": 8, "vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2}
-SSM = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 1}
+SSM = {
+    "mamba_n_heads": 4,
+    "mamba_d_head": 16,
+    "mamba_d_state": 8,
+    "mamba_n_groups": 1,
+    "mamba_chunk_size": 8,
+}
 LINEAR = {
     "layer_types": ["linear_attention", "full_attention"],
     **{"linear_num_value_heads": 4, "linear_num_key_heads": 2},
@@ -115,7 +121,7 @@ ARCHITECTURES = {
         },
     ),
     "mamba": ("Mamba", STATES),
-    "mamba2": ("Mamba2", {**STATES, "num_heads": 8, "head_dim": 8, "n_groups": 1}),
+    "mamba2": ("Mamba2", {**STATES, "num_heads": 8, "head_dim": 8, "n_groups": 1, "chunk_size": 8}),
     "minimax_m2": ("MiniMaxM2", {**HEADS, **LOCAL}),
     "ministral": ("Ministral", {**HEADS, "sliding_window": 8}),
     "mistral": ("Mistral", {**GROUPED, "sliding_window": 8}),
