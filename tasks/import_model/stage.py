@@ -13,6 +13,7 @@ from posttrain.learning.models.imports import (
     check_described,
     locate,
     settle_generation_config,
+    told_of_router,
     write_facts,
 )
 from posttrain.learning.models.load import Policy, load_policy, save_policy
@@ -43,6 +44,8 @@ def run(
     save_policy(policy.model, policy.tokenizer, outputs["policy"])
     carry_subnetwork(source, policy.model, outputs["policy"])
     write_facts(config, policy.model, outputs["report"])
+    if told := told_of_router(policy.model):
+        context.note(told)
     return {
         "import_model/num_parameters": float(policy.model.num_parameters()),
         "import_model/vocab_size": float(len(policy.tokenizer)),
