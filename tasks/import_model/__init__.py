@@ -2,8 +2,13 @@
 
 import json
 
+from posttrain.learning.models.architectures import (
+    model_type_of,
+    refuse_undrawn,
+    refuse_untrained,
+)
 from posttrain.stage.hashing import sha256_of, sorted_json
-from posttrain.stage.spec import ArtifactKind, Port, Stage, Task, Vocabulary
+from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task, Vocabulary
 from tasks.import_model.config import ImportModelConfig
 
 
@@ -22,6 +27,29 @@ def _vocabulary(stage: Stage) -> Vocabulary | None:
     return Vocabulary(size, size, sha256_of(sorted_json(vocabulary)))
 
 
+def _refuse(stage: Stage, dag: Dag) -> None:
+    """Refuse a local model of an architecture that would not train, or not draw where it must."""
+    files = stage.inputs.get("files.model")
+    if files is None or files.path is None:
+        return
+    model_type = model_type_of(files.path)
+    refuse_untrained(model_type, where=f"{stage.name}: {files.path}")
+    having = {stage.name}
+    for name in dag.order():
+        sources = {ref.stage for port, ref in dag.stages[name].inputs.items() if _is_policy(port)}
+        if having.isdisjoint(sources):
+            continue
+        having.add(name)
+        engine = getattr(dag.stages[name].config, "engine", None)
+        if engine is not None and engine.SHARES_PROCESS:
+            refuse_undrawn(model_type, where=name)
+
+
+def _is_policy(port: str) -> bool:
+    """True of inputs that are drawn from, and passed on when they have learned."""
+    return port.partition(".")[0] in ("policy", "policies")
+
+
 TASK = Task(
     package="tasks.import_model",
     config=ImportModelConfig,
@@ -32,5 +60,6 @@ TASK = Task(
         "policy": Port(ArtifactKind.CHECKPOINT, "the model and its tokenizer, checked"),
         "report": Port(ArtifactKind.REPORT, "where it is from, its format, its generation config"),
     },
+    refuse=_refuse,
     vocabulary=_vocabulary,
 )

@@ -6,18 +6,19 @@ from pathlib import Path
 import torch
 
 from posttrain.data.templates import encode_prompts
+from posttrain.learning.models.architectures import model_type_of, refuse_untrained
 from posttrain.learning.models.final_logits import final_logits
 from posttrain.learning.models.imports import (
     DTYPES,
     check_described,
     locate,
     settle_generation_config,
+    told_of_router,
     write_facts,
 )
 from posttrain.learning.models.load import Policy, load_policy, save_policy
 from posttrain.learning.models.logprobs import hidden_states
 from posttrain.learning.models.subnetwork import carry_subnetwork
-from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.import_model.config import ImportModelConfig
@@ -32,31 +33,23 @@ def run(
     """Load the model from its source, check it, save it."""
     source = locate(config, inputs, scratch=context.scratch)
     check_described(source)
+    refuse_untrained(model_type_of(source), where=str(source))
     policy = load_policy(source, device=context.device, dtype=DTYPES[config.dtype])
     config.template.give_to(policy.tokenizer, where="import_model")
     # Sooner than in the stage that would be the first to render a prompt.
     encode_prompts(policy.tokenizer, ["1 + 1 ="])
-    _check_context(policy, source)
     _check_head(policy, source)
+    _check_order(policy, source)
     settle_generation_config(policy.model, source)
     save_policy(policy.model, policy.tokenizer, outputs["policy"])
     carry_subnetwork(source, policy.model, outputs["policy"])
     write_facts(config, policy.model, outputs["report"])
+    if told := told_of_router(policy.model):
+        context.note(told)
     return {
         "import_model/num_parameters": float(policy.model.num_parameters()),
         "import_model/vocab_size": float(len(policy.tokenizer)),
     }
-
-
-def _check_context(policy: Policy, source: Path) -> None:
-    """Refuse a model that states no length of its context, as state space models do not."""
-    try:
-        _ = TorchRolloutEngine(policy.model, policy.tokenizer).context_length
-    except AttributeError:
-        raise UserError(
-            f"{source}: the architecture '{policy.model.config.model_type}' states no "
-            "max_position_embeddings, which the engine needs; take a transformer that does"
-        ) from None
 
 
 def _check_head(policy: Policy, source: Path) -> None:
@@ -71,4 +64,19 @@ def _check_head(policy: Policy, source: Path) -> None:
             f"{source}: the architecture '{policy.model.config.model_type}' changes its logits "
             "after the output layer in a way that this learner does not know; "
             "take an architecture that ends with its output layer, a scale or a soft cap"
+        )
+
+
+def _check_order(policy: Policy, source: Path) -> None:
+    """Refuse a model whose state at a token depends on the tokens after it."""
+    ids_BT = torch.arange(8, device=policy.model.device)[None] % len(policy.tokenizer)
+    with torch.inference_mode():
+        all_BTD = hidden_states(policy.model, ids_BT)[:, :4].float()
+        first_BTD = hidden_states(policy.model, ids_BT[:, :4]).float()
+    # bfloat16 rounds by the shape, and a router may tip; what reads both ways is far from this.
+    if not (all_BTD - first_BTD).norm() <= 0.05 * first_BTD.norm():
+        raise UserError(
+            f"{source}: the architecture '{policy.model.config.model_type}' reads what comes after"
+            " a token too, so it cannot be trained to predict the next one; take a causal language"
+            " model"
         )

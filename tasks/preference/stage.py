@@ -18,7 +18,7 @@ from posttrain.learning.preference.rounds import RoundLog, RoundQuestions, askin
 from posttrain.learning.preference.training import PairReference, learn
 from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.prepare import prepare_for_training, without_dropout
+from posttrain.learning.training.prepare import check_quiet, prepare_for_training, without_dropout
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -44,6 +44,7 @@ def run(
     options = {"config": config, "context": context, "where": "preference", "turns": config.turns}
     rows = encode_opposed(policy, graded, **options)
     without_dropout(policy.model)
+    check_quiet(policy.model)
     trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
     curve, log = Curve(context), RoundLog()
     if config.rounds:

@@ -10,6 +10,7 @@ import transformers as hf
 
 from posttrain.data.schemas import CURVE, Completion, completions_table
 from posttrain.data.tables import read_table
+from posttrain.learning.models.architectures import NOT_DRAWN
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.stage.context import StageContext
@@ -18,6 +19,8 @@ from tasks.evaluate.report import read_report
 from tasks.evaluate.stage import run as evaluate
 from tasks.import_model.config import ImportModelConfig
 from tasks.import_model.stage import run as import_model
+from tasks.preference import TASK as PREFERENCE
+from tasks.preference.stage import run as preference
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
 from tasks.reward.config import RewardConfig
@@ -26,6 +29,8 @@ from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run as rl
 from tasks.sft.config import SftConfig
 from tasks.sft.stage import run as sft
+from tests.architectures import ARCHITECTURES, config_of
+from tests.quick import first_now
 
 SIZES = {
     "hidden_size": 32,
@@ -52,6 +57,8 @@ CONFIGS = {
     "granite": hf.GraniteConfig(**GROUPED, logits_scaling=0.5),
 }
 # One that changes its logits and attends to a window; the plain one is that of all other tests.
+# A mixture of experts first, as it has all that a dense one has.
+EVERY = first_now(["qwen3_moe", *sorted({*ARCHITECTURES} - {"qwen3_moe"})])
 AT_EVERY_CHANGE = ("gemma2",)
 
 
@@ -168,3 +175,78 @@ def test_it_is_imported_tuned_rewarded_reinforced_and_evaluated(
     plain = hf.AutoModelForCausalLM.from_pretrained(improved["policy"])
     assert type(plain) is type(model)
     assert weights_digest(plain) == weights_digest(load_policy(improved["policy"]).model)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_architecture_takes_a_step_of_every_learner(
+    name, tokenizer, coins, coins_path, write, step, tmp_path
+):
+    config = config_of(name)
+    config.update({"vocab_size": len(tokenizer), "initializer_range": 0.02})
+    torch.manual_seed(0)
+    model = hf.AutoModelForCausalLM.from_config(config)
+    # Many end tokens, so that answers differ in length, which is rewarded below.
+    model.generation_config.eos_token_id = list(range(2, 80))
+    save_policy(model, tokenizer, tmp_path / "model")
+    given = {"files.model": tmp_path / "model"}
+    taken = step(
+        import_model, ImportModelConfig(path="model"), given, policy="policy", report="report.json"
+    )
+    mixture = {"router_loss": 0.01} if hasattr(config, "router_aux_loss_coef") else {}
+    if name in ("ernie4_5_moe", "minimax_m2"):
+        mixture = {}  # they balance by a bias
+    traces = completions_table(
+        [
+            Completion(coin, f"#### {answer}", "teacher", 1.0, right, "correct")
+            for coin in coins
+            for answer, right in ((coin.answer, True), ("3", False))
+        ]
+    )
+    short = {"learning_rate": 1e-3, "warmup_steps": 1}
+    taught = step(
+        sft,
+        SftConfig(steps=2, batch_tokens=256, micro_batch_tokens=128, optimization=short,
+                  learner=mixture, require_verified=False),
+        {"policy": taken["policy"], "traces": write(traces)},
+        policy="policy",
+        curve="curve.parquet",
+    )  # fmt: skip
+    if model.config.model_type in NOT_DRAWN:
+        return  # what follows draws, the divergence in a report of preferences too
+    preferred = step(
+        preference,
+        PREFERENCE.config(epochs=1.0, batch_tokens=512, optimization=short, learner=mixture),
+        {"policy": taught["policy"], "samples": write(traces)},
+        policy="policy",
+        pairs="pairs.parquet",
+        curve="curve.parquet",
+        report="report.json",
+    )
+    brief = {"correct": "verifier", "brief": {"kind": "shortness", "scale": 0.1}}
+    improved = step(
+        rl,
+        RlStageConfig(
+            steps=2, problems_per_step=4, group_size=4, max_tokens=8, max_logprob_gap=1e-4,
+            optimization={"optimizer": "adamw", "learning_rate": 1e-3}, learner=mixture,
+            reward={"components": brief, "bonus_may_outweigh": True},
+            updates={"micro_batch_tokens": 64},
+        ),
+        {"policy": preferred["policy"], "problems": coins_path},
+        policy="policy",
+        rollouts="rollouts.parquet",
+        curve="curve.parquet",
+        report="report.json",
+    )  # fmt: skip
+    curves = [read_table(each["curve"], CURVE) for each in (taught, preferred, improved)]
+    for curve, stage in zip(curves, ("sft", "preference", "rl"), strict=True):
+        assert len(curve.filter(metric=f"{stage}/grad_norm")) >= 1
+        balance = curve.filter(metric=f"{stage}/router_loss")["value"].to_list()
+        assert bool(balance) == bool(mixture)
+        # As many experts as a token goes to where they are even, four where all go to one.
+        assert all(0.9 * config.num_experts_per_tok < value < 4 for value in balance)
+    assert max(curves[2].filter(metric="rl/grad_norm")["value"]) > 0
+    weights = [weights_digest(load_policy(each["policy"]).model)
+               for each in (taken, taught, preferred, improved)]  # fmt: skip
+    assert len(set(weights)) == 4
+    again = hf.AutoModelForCausalLM.from_pretrained(improved["policy"])
+    assert type(again) is type(model)

@@ -1,10 +1,11 @@
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors import safe_open
-from transformers import LlamaForCausalLM, MambaConfig, MambaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from posttrain.learning.models.load import load_policy, load_tokenizer, save_policy, weights_digest
 from posttrain.learning.models.tokenizer import train_tokenizer
@@ -12,6 +13,7 @@ from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.import_model import TASK
 from tasks.import_model.stage import run
+from tests.architectures import model_of
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -127,13 +129,36 @@ def test_an_architecture_that_changes_its_logits_in_its_own_way_is_refused(
         imported(base, tmp_path)
 
 
-def test_an_architecture_without_a_context_length_is_refused(base, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("qwen2", None),
+        ("qwen3_moe", "learner.router_loss is null (the checkpoint states 0.001)"),
+        ("deepseek_v3", "no loss keeps its router even, as it was not made with one"),
+    ],
+)
+def test_what_becomes_of_a_router_is_said(base, tmp_path, name, told):
+    save_policy(model_of(name), load_tokenizer(base), tmp_path / "model")
+    outputs = {"policy": tmp_path / "imported", "report": tmp_path / "report.json"}
+    events = []
+    context = StageContext.quiet(tmp_path / "scratch")
+    run(TASK.config(path="m"), {"files.model": tmp_path / "model"}, outputs,
+        replace(context, emit=events.append))  # fmt: skip
+    notes = [event["line"] for event in events if event["kind"] == "note"]
+    assert [told in note for note in notes] == ([True] if told else [])
+
+
+def test_a_model_that_reads_both_ways_is_refused(base, tmp_path):
+    """Its mask does not reach the past alone, as that of an encoder."""
     tokenizer = load_tokenizer(base)
-    config = MambaConfig(vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1)
-    MambaForCausalLM(config).save_pretrained(tmp_path / "mamba")
-    tokenizer.save_pretrained(tmp_path / "mamba")
-    with pytest.raises(UserError, match="'mamba' states no max_position_embeddings"):
-        imported(tmp_path / "mamba", tmp_path)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=1,
+        num_attention_heads=2, is_causal=False, initializer_range=0.3,
+    )  # fmt: skip
+    save_policy(LlamaForCausalLM(config), tokenizer, tmp_path / "both")
+    with pytest.raises(UserError, match="'llama' reads what comes after a token too"):
+        imported(tmp_path / "both", tmp_path)
 
 
 def test_a_directory_that_is_no_model_is_refused(tmp_path):

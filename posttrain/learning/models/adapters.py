@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from posttrain.learning.models.linear_layers import linear_layers
 from posttrain.learning.models.load import weights_digest
 from posttrain.stage.errors import UserError
 from posttrain.stage.extras import extra_line
@@ -119,12 +120,7 @@ def _peft() -> Any:
 
 def _targets(model: "PreTrainedModel", ends: Sequence[str]) -> list[str]:
     """Full names of the linear layers to wrap; sorted, as a set has no order to save."""
-    heads = {id(model.get_output_embeddings())}
-    linear = {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, torch.nn.Linear) and id(module) not in heads and name != "score"
-    }
+    linear = linear_layers(model)
     if not ends:
         return sorted(linear)
     for end in ends:

@@ -198,3 +198,24 @@ def settle_generation_config(model: "PreTrainedModel", source: Path) -> None:
             raise UserError(
                 f"{source / 'generation_config.json'} contradicts itself: {reason}"
             ) from None
+
+
+def told_of_router(model: "PreTrainedModel") -> str | None:
+    """Say that the router of a mixture of experts is left to itself, if nobody asks otherwise.
+
+    Args:
+        model: Any.
+
+    Returns:
+        A sentence; None of a model that has no experts.
+
+    """
+    if not any(p.ndim == 3 and "experts" in name for name, p in model.named_parameters()):
+        return None
+    stated = getattr(model.config.get_text_config(), "router_aux_loss_coef", None)
+    if stated is None:
+        return "a mixture of experts; no loss keeps its router even, as it was not made with one"
+    return (
+        "a mixture of experts; the loss that keeps its router even is left out where"
+        f" learner.router_loss is null (the checkpoint states {stated:g})"
+    )

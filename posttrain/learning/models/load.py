@@ -68,10 +68,14 @@ def load_tokenizer(path: Path) -> "PreTrainedTokenizerBase":
 
     if not (path / "tokenizer.json").is_file():
         raise UserError(f"{path}: there is no tokenizer.json; save the tokenizer beside the model")
-    # Told nothing but "tokenizer.json", AutoTokenizer puts the architecture's usual tokenizer in
-    # its place, which cuts text in other ways (Qwen2's, for instance).
-    kind = PreTrainedTokenizerFast if _is_generic(path) else AutoTokenizer
-    tokenizer = kind.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+    # AutoTokenizer puts the architecture's usual tokenizer (Qwen2's, for instance) in the place of
+    # what tokenizer.json says, which cuts text in other ways and may have other tokens.
+    options = {"local_files_only": True, "trust_remote_code": False}
+    generic = _is_generic(path)
+    kind = PreTrainedTokenizerFast if generic else AutoTokenizer
+    tokenizer = kind.from_pretrained(path, **options)
+    if not generic and not _is_as_filed(tokenizer, path / "tokenizer.json"):
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(path, **options)
     # How it was loaded is no part of it; saved again, its files must keep their bytes.
     for option in ("is_local", "local_files_only", "name_or_path"):
         tokenizer.init_kwargs.pop(option, None)
@@ -217,6 +221,23 @@ def check_files(path: Path) -> None:
             f"{path}: this model brings its own code (auto_map); "
             "use an architecture that transformers itself implements"
         )
+
+
+def _is_as_filed(tokenizer: "PreTrainedTokenizerBase", file: Path) -> bool:
+    """Whether a tokenizer has the tokens of its file, and cuts and joins text as that says."""
+    from tokenizers import Tokenizer
+
+    own, filed = getattr(tokenizer, "backend_tokenizer", None), Tokenizer.from_file(str(file))
+    if own is None:
+        return False  # some classes read other files
+    parts = ("normalizer", "pre_tokenizer", "decoder")
+    return own.get_vocab_size() == filed.get_vocab_size() and all(
+        _state(getattr(own, part)) == _state(getattr(filed, part)) for part in parts
+    )
+
+
+def _state(part: Any) -> bytes | None:
+    return None if part is None else part.__getstate__()
 
 
 def _is_generic(path: Path) -> bool:

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from posttrain.data.rows import TokenBatch, position_ids
+from posttrain.learning.models.backbone import backbone
 from posttrain.learning.models.fast_llama import fast_hidden_states, is_fast_llama
 from posttrain.learning.models.final_logits import FinalLogits, final_logits
 from posttrain.learning.models.shared_tokens import TokenShare, token_share
@@ -358,7 +359,7 @@ def hidden_states(
 
     """
     options = {} if position_ids_BT is None else {"position_ids": position_ids_BT}
-    states_BTD: Tensor = model.base_model(
+    states_BTD: Tensor = backbone(model)(
         input_ids=input_ids_BT, use_cache=False, **options
     ).last_hidden_state
     return states_BTD

@@ -24,6 +24,7 @@ from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.pairwise import PairRows
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.supervised import train
+from posttrain.learning.training.token_batches import routed_rows
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of
@@ -108,6 +109,7 @@ def learn(
         gather=with_reference_point(algorithm) if algorithm.needs_mismatched else None,
         loss_at=lambda changed: batch_loss(changed.algorithm),
     )
+    objective = replace(objective, routed=lambda batch: routed_rows(batch.tokens))
     with ExitStack() as stack:
         if algorithm.draws_own:
             drawing = own_sampling(

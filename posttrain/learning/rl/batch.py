@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -11,6 +11,9 @@ from torch import Tensor
 
 from posttrain.learning.algorithms.batches import PolicyBatch
 from posttrain.learning.rl.rollout import Group, Rollout
+
+if TYPE_CHECKING:
+    from posttrain.learning.training.router_loss import RoutedRows
 
 TokenValues = tuple[float, ...]
 
@@ -109,6 +112,12 @@ class TrainBatch(PolicyBatch):
     def num_tokens(self) -> int:
         """Tokens that bear loss."""
         return int(self.mask_BT.sum())
+
+    def routed(self) -> "RoutedRows":
+        """Give the tokens as a router's loss takes them; see `RouterLoss`."""
+        from posttrain.learning.training.router_loss import RoutedRows
+
+        return RoutedRows(self.input_ids_BT, self.mask_BT)
 
     def for_critic(self) -> Self:
         """Return the same batch, masked to the tokens that bear the critic's loss."""

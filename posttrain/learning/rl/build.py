@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -17,9 +18,12 @@ from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.masked_passes import passes_under, start_mask
 from posttrain.learning.rl.reference_policy import ReferencePolicy
 from posttrain.learning.rl.turn_learner import build_turn_learner
-from posttrain.learning.training.prepare import prepare_for_training, without_dropout
+from posttrain.learning.training.prepare import check_quiet, prepare_for_training, without_dropout
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from posttrain.learning.training.router_loss import RouterLoss
 
 
 def build_learner(
@@ -61,6 +65,8 @@ def build_learner(
     # Dropout would make the trainer's log-probabilities differ from the engine's.
     without_dropout(policy.model)
     policy.model.train(mode=config.learner.activation_checkpointing)
+    if config.learner.activation_checkpointing:
+        check_quiet(policy.model)
     optimizer = build_optimizer(
         policy.model,
         kind=config.optimization.optimizer,
@@ -77,12 +83,25 @@ def build_learner(
         turn_learner=turn_learner,
     )
     learner = PolicyLearner(passes=passes, optimizer=optimizer, scratch=context.scratch)
+    if config.learner.router_loss is not None:
+        learner.router = _router_loss(policy, config.learner.router_loss, context)
     learner.beside = build_beside(policy, passes, inputs, seed=context.seed)
     if context.processes == 1:
         return learner
     from posttrain.learning.rl.sharded import in_shards
 
     return in_shards(learner)
+
+
+def _router_loss(policy: Policy, coefficient: float, context: StageContext) -> "RouterLoss":
+    from posttrain.learning.training.router_loss import RouterLoss
+
+    if context.processes > 1:
+        raise UserError(
+            "rl.learner.router_loss is for one process; leave it out, or leave resources.processes"
+            " out"
+        )
+    return RouterLoss.of(policy.model, coefficient)
 
 
 def _reference(

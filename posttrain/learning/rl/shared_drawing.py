@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from posttrain.learning.models.context import context_length
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rl.sharded import ShardedPolicyLearner
@@ -99,7 +100,7 @@ class SharedEngine:
     @property
     def context_length(self) -> int:
         """Return the number of positions that the model knows."""
-        return int(self.policy.model.config.get_text_config().max_position_embeddings)
+        return context_length(self.policy.model.config)
 
     def update(self, policy_version: int) -> None:
         """Hand the engine the present weights; later samples carry this version."""

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from posttrain.data.swing import SwingConfig
 from posttrain.learning.models.attention import Attention
 from posttrain.learning.models.optimization import OptimizationConfig
-from posttrain.learning.training.metrics import HELDOUT, STEP, check_metric
+from posttrain.learning.training.metrics import HELDOUT, ROUTED, STEP, check_metric
 from posttrain.learning.training.stopping import StoppingConfig
 from posttrain.stage.config import UNKEYED, StageConfig
 from posttrain.stage.errors import UserError
@@ -69,6 +69,10 @@ class LearnerConfig(StageConfig):
     """Train low-rank adapters and leave the weights as they are."""
     ema_decay: float | None = Field(default=None, gt=0.0, lt=1.0)
     """Save an exponential moving average of the weights with this decay per step."""
+    router_loss: float | None = Field(default=None, gt=0.0)
+    """Coefficient of the loss that keeps a mixture of experts' router even, over all tokens of a
+    step; null leaves it out, as transformers does. Checkpoints state the one that they were made
+    with as `router_aux_loss_coef`; those that balance by a bias have none."""
     early_stop: EarlyStopConfig | None = None
     """Stop by the loss on held-out rows."""
 
@@ -185,7 +189,8 @@ class TrainingConfig(StageConfig):
             A sentence by name; in the curve a name comes after that of the stage, `sft/loss`.
 
         """
-        return {**STEP, **(HELDOUT if self.learner.early_stop else {})}
+        routed = ROUTED if self.learner.router_loss is not None else {}
+        return {**STEP, **routed, **(HELDOUT if self.learner.early_stop else {})}
 
     def plan(
         self,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from posttrain.learning.models.context import context_length
 from posttrain.learning.models.record import ROOM, TAUGHT_QUANTILE
 from posttrain.stage.errors import UserError
 
@@ -175,7 +176,7 @@ def row_limit_told(tokens: int, needed: int, bound: str = "", source: str = "") 
 
 def room_of(model: "PreTrainedModel") -> int:
     """Return the most tokens that a model can attend to."""
-    return int(model.config.get_text_config().max_position_embeddings)
+    return context_length(model.config)
 
 
 def most_measured(wanted: MaxLength, model: "PreTrainedModel") -> int:

@@ -10,6 +10,11 @@ STEP: Mapping[str, str] = {
     "learning_rate": "learning rate of the step",
 }
 """Metrics that every trainer has at every step; those of the maths come beside them."""
+ROUTED: Mapping[str, str] = {
+    "router_loss": "how unevenly routers spread the step's tokens over experts, a mean over layers:"
+    " as many as a token goes to where all get the same, all of them where one gets every token",
+}
+"""Metrics of a trainer with a loss of the router."""
 HELDOUT: Mapping[str, str] = {
     "heldout_loss": "the loss on rows (pairs) held out, at the steps where the early stop measures",
 }

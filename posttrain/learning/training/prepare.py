@@ -18,10 +18,12 @@ from posttrain.data.templates import end_of_turn
 from posttrain.learning.models.adapters import Adapter, attach_adapter
 from posttrain.learning.models.attention import set_attention
 from posttrain.learning.models.load import save_policy
+from posttrain.learning.models.logprobs import hidden_states
 from posttrain.learning.models.record import remember_lengths, remember_parent
 from posttrain.learning.models.subnetwork import Subnetwork, subnetwork_of
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.progress import Stateful
+from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
@@ -216,10 +218,49 @@ def _recompute_activations(model: "PreTrainedModel") -> None:
 
 
 def without_dropout(model: torch.nn.Module) -> None:
-    """Set every dropout to 0, so that training mode computes what evaluation mode does."""
+    """Set every dropout to 0, so that training mode computes what evaluation mode does.
+
+    Args:
+        model: Changed in place; its configuration stays as it is.
+
+    """
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-        for name in ("attention_dropout", "hidden_dropout"):
-            if isinstance(module.__dict__.get(name), float):
+        for name, value in module.__dict__.items():
+            # A router's `jitter_noise`, as Mixtral's, is drawn in training mode alone, too.
+            if isinstance(value, float) and ("drop" in name or name == "jitter_noise"):
                 module.__dict__[name] = 0.0
+
+
+@torch.no_grad()
+def check_quiet(model: "PreTrainedModel") -> None:
+    """Refuse a model whose log-probabilities are noisy in training mode without dropout even.
+
+    Falcon asks its configuration at every pass; routers of Phi-3.5-MoE draw their experts.
+
+    Args:
+        model: Its mode stays as it is.
+
+    Raises:
+        UserError: It is noisy, and these settings may be why.
+
+    """
+    config = model.config.get_text_config()
+    stated = [
+        name
+        for name, value in vars(config).items()
+        if value and ("drop" in name or "jitter" in name)
+    ]
+    if not stated:
+        return
+    ids_BT = torch.arange(8, device=model.device)[None]
+    was_training = model.training
+    loud, quiet = (hidden_states(model.train(mode), ids_BT) for mode in (True, False))
+    model.train(was_training)
+    if not torch.allclose(loud, quiet, rtol=1e-3, atol=1e-3 * float(quiet.abs().max())):
+        raise UserError(
+            f"the architecture '{config.model_type}' is random in training mode, so that"
+            f" log-probabilities would be noisy; set {' and '.join(sorted(stated))} to 0 in the"
+            " model's config.json, or take another architecture"
+        )

@@ -47,6 +47,10 @@ def train(
 
     """
     num_steps = len(objective.batches.steps)
+    if config.learner.router_loss is not None:
+        from posttrain.learning.training.router_loss import balanced
+
+        objective = balanced(objective, trainable.model, config.learner.router_loss)
     identity = run_identity(
         config, seed=context.seed, weights=weights_digest(trainable.model), **objective.digests
     )

@@ -11,6 +11,8 @@ from posttrain.data.batching import AnyBatch, Batches
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from posttrain.learning.training.router_loss import RoutedRows
+
 Loss = Callable[["PreTrainedModel", AnyBatch, float], tuple[Tensor, Mapping[str, Tensor]]]
 Gather = Callable[["PreTrainedModel", list[AnyBatch], int], list[AnyBatch]]
 
@@ -31,6 +33,8 @@ class SupervisedObjective(Generic[AnyBatch]):
     gather: Gather[AnyBatch] | None = None
     """``gather(model, parts, step)`` completes a step's parts by what depends on all of them, or on
     the policy as it is then."""
+    routed: "Callable[[AnyBatch], RoutedRows] | None" = None
+    """Gives the tokens of a micro-batch, where a mixture of experts may balance its router."""
     loss_at: Callable[[Any], Loss[AnyBatch]] | None = None
     """Gives the `loss` by a step's config, where numbers of it are in the loss and may change."""
 

@@ -17,6 +17,7 @@ from posttrain.data.rows import (
     learned_ends,
     position_ids,
 )
+from posttrain.learning.models.context import context_length
 from posttrain.learning.models.logprobs import LearnedStatistics, wanted_logprobs, wanted_statistics
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.packing import prepare_packing
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from posttrain.learning.models.load import Policy
+    from posttrain.learning.training.router_loss import RoutedRows
 
 
 def check_fit(policy: "Policy", rows: Sequence[TokenRow]) -> None:
@@ -46,7 +48,7 @@ def check_fit(policy: "Policy", rows: Sequence[TokenRow]) -> None:
     embeddings = policy.model.get_input_embeddings().weight
     check_rows(rows, num_embeddings=embeddings.shape[0])
     longest = max(len(row.ids) for row in rows)
-    room = int(policy.model.config.get_text_config().max_position_embeddings)
+    room = context_length(policy.model.config)
     if longest > room:
         raise UserError(
             f"a row has {longest} tokens, but the model's context is {room}; "
@@ -214,6 +216,13 @@ def loss_by(part: RowLoss) -> Loss[TokenBatch]:
         return losses_N.sum() / denominator, {}
 
     return loss
+
+
+def routed_rows(batch: TokenBatch) -> "RoutedRows":
+    """Give the tokens of a batch as a router's loss takes them; see `router_loss`."""
+    from posttrain.learning.training.router_loss import RoutedRows
+
+    return RoutedRows(batch.input_ids_BT, batch.wanted_BT, position_ids(batch))
 
 
 def _learned_tokens(batch: TokenBatch, found: LearnedStatistics) -> LearnedTokens:

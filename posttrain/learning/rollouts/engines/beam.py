@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from posttrain.learning.models.context import context_length
 from posttrain.learning.rollouts.engines.base import (
     FinishReason,
     Prompt,
@@ -66,7 +67,7 @@ class BeamEngine:
     @property
     def context_length(self) -> int:
         """Positions that the model knows."""
-        return int(self.policy.model.config.get_text_config().max_position_embeddings)
+        return context_length(self.policy.model.config)
 
     def update(self, policy_version: int) -> None:
         """Stamp later samples with this version; see `RolloutEngine.update`."""

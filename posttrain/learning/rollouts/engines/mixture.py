@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from posttrain.learning.models.context import context_length
 from posttrain.learning.rollouts.engines.base import (
     FinishReason,
     Prompt,
@@ -48,7 +49,7 @@ class MixtureRolloutEngine:
     def context_length(self) -> int:
         """Positions that both models know."""
         models = (self.policy.model, self.other)
-        return min(int(each.config.get_text_config().max_position_embeddings) for each in models)
+        return min(context_length(each.config) for each in models)
 
     def update(self, policy_version: int) -> None:
         """Stamp later samples with this version; see `RolloutEngine.update`."""

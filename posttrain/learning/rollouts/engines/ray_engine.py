@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from posttrain.backends.cluster.connection import connected
 from posttrain.backends.cluster.worker_pool import WorkerPool
+from posttrain.learning.models.context import context_length
 from posttrain.learning.models.load import Policy
 from posttrain.learning.models.weight_bytes import Weights, read_weights, write_weights
 from posttrain.learning.rollouts.engines.base import Prompt, Sample, SamplingParams, check_prompts
@@ -78,7 +79,7 @@ class RayRolloutEngine:
     @property
     def context_length(self) -> int:
         """Positions that the model knows."""
-        return int(self.model.config.get_text_config().max_position_embeddings)
+        return context_length(self.model.config)
 
     def update(self, policy_version: int) -> None:
         """Send the policy's present weights to all actors; later samples carry this version."""

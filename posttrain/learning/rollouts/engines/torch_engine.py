@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from posttrain.learning.models.context import context_length
 from posttrain.learning.rollouts.engines.base import (
     FinishReason,
     Prompt,
@@ -61,7 +62,7 @@ class TorchRolloutEngine:
     @property
     def context_length(self) -> int:
         """Positions that the model knows."""
-        return int(self.model.config.get_text_config().max_position_embeddings)
+        return context_length(self.model.config)
 
     def update(self, policy_version: int) -> None:
         """Stamp later samples with this version."""

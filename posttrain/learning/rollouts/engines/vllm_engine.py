@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from posttrain.learning.models.context import context_length
 from posttrain.learning.models.memory import free_memory
 from posttrain.learning.rollouts.engines.base import (
     FinishReason,
@@ -89,7 +90,7 @@ class VllmRolloutEngine:
     @property
     def context_length(self) -> int:
         """Positions that the model knows."""
-        return int(self.model.config.get_text_config().max_position_embeddings)
+        return context_length(self.model.config)
 
     def update(self, policy_version: int) -> None:
         """Write the policy's present weights into the engine; later samples carry this version."""

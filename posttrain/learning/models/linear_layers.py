@@ -1,0 +1,48 @@
+"""Which layers of a model low-rank adapters can wrap, whatever the architecture calls them."""
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from posttrain.learning.models.backbone import backbone
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_STATE_MODELS = frozenset({"falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h"})
+"""Architectures whose kernels read the weight of `out_proj` itself, so that peft refuses it."""
+_READ_ITSELF = ".dt_proj"
+"""End of the names of layers that are never called: states read their weight."""
+
+
+def linear_layers(model: "PreTrainedModel") -> dict[str, torch.nn.Module]:
+    """Find the linear layers of a model's language part, fused and transposed ones too.
+
+    Left out are heads; routers, whose output is no single tensor; what reads images; and experts
+    that are one parameter of three dimensions (peft itself adapts those in some architectures, in
+    place of the linear layers of the same name: docs/scale.md has which).
+
+    Args:
+        model: A causal language model or sequence classifier of transformers.
+
+    Returns:
+        The layers by name, in the model's order.
+
+    """
+    from transformers.pytorch_utils import Conv1D
+
+    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    whole = backbone(model)
+    language = getattr(whole, "language_model", whole)
+    inside = {id(module) for module in language.modules()}
+    states = model.config.get_text_config().model_type in _STATE_MODELS
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear | Conv1D)
+        and id(module) in inside
+        and module is not head
+        and not type(module).__name__.endswith("Router")
+        and not name.endswith(_READ_ITSELF)
+        and not (states and name.endswith(".out_proj"))
+    }
