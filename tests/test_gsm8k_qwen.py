@@ -50,7 +50,9 @@ def in_small(recipe):
     }  # fmt: skip
     for section, values in sizes.items():
         recipe[section] |= values
-    del recipe["sft"]["micro_batch_tokens"], recipe["sft"]["epochs"]
+    del recipe["sft"]["epochs"]
+    for section in ("sft", "reward"):
+        del recipe[section]["micro_batch_tokens"]
     return recipe
 
 

@@ -1,6 +1,7 @@
 """`profile:` of a recipe: defaults by the size of its model, below what recipe and method state."""
 
 import json
+import re
 import struct
 from pathlib import Path
 
@@ -306,3 +307,61 @@ def test_params_yaml_says_real_alone(load):
     params = YAML(typ="safe").load(generated_files(recipe, recipe.resolve(ROOT), [])["params.yaml"])
     assert params["profile"] == "real"
     assert params["sft"]["optimization"]["learning_rate"] == 1e-5
+
+
+def test_the_readmes_own_model_learns_at_the_rates_of_its_size(tmp_path):
+    """Every default of a tiny model that used to reach a real one is another here."""
+    readme = (ROOT / "README.md").read_text()
+    folder = tmp_path / "recipes/mine"
+    folder.mkdir(parents=True)
+    (folder / "recipe.yaml").write_text(re.search(r"```yaml\n(.*?)```", readme, re.DOTALL)[1])
+    (tmp_path / "gsm8k").mkdir()
+    (tmp_path / "gsm8k/train.jsonl").touch()
+    (tmp_path / "models").mkdir()
+    checkpoint(tmp_path / "models/Qwen2.5-0.5B-Instruct", every=[494_000_000])
+    recipe = load_recipe(folder)
+    dag = recipe.resolve(ROOT)
+    configs = {name: stage.config for name, stage in dag.stages.items()}
+    rates = {
+        name: (configs[name].optimization.optimizer, configs[name].optimization.learning_rate)
+        for name in ("sft", "reward", "preference", "rl")
+    }
+    assert rates == {
+        "sft": ("adamw", 2e-4),
+        "reward": ("adamw", 3e-6),
+        "preference": ("adamw", 5e-7),
+        "rl": ("adamw", 1e-6),
+    }
+    assert {configs[name].learner.precision for name in rates} == {"bf16"}
+    assert {configs[name].engine.dtype for name in ("probe", "rl", "evaluate")} == {"bfloat16"}
+    assert {configs[name].max_length for name in ("sft", "reward", "preference")} == {"auto"}
+    assert {configs[name].max_tokens for name in ("probe", "rl", "evaluate")} == {"auto"}
+    assert configs["preference"].batch_tokens == 131072
+    assert len([*notes_on_profile(recipe, dag)]) == 1
+
+
+def test_the_table_of_the_documentation_has_the_values():
+    lines = (ROOT / "docs/scale.md").read_text().splitlines()
+    section, found = "", {}
+    for line in lines:
+        if line.startswith("| "):
+            own, field, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+            section = own or section
+            found[section, field] = cells
+    rate = "`optimization.learning_rate`"
+    for name, row, field in (
+        ("sft", "`sft`", rate),
+        ("reward", "`reward`", "`optimization`"),
+        ("preference", "`preference`", rate),
+        ("rl", "`rl`, `coevolve`", "`optimization`"),
+    ):
+        sets = REAL[f"tasks.{name}"]
+        _, real, lora, _ = found[row, field]
+        assert float(real.split()[-1]) == sets.always["optimization"]["learning_rate"]
+        assert float(lora) == sets.with_lora["optimization"]["learning_rate"]
+        if "batch_tokens" in sets.always:
+            _, real, lora, _ = found[row, "`batch_tokens`"]
+            assert (int(real), int(lora)) == (
+                sets.always["batch_tokens"],
+                sets.with_lora["batch_tokens"],
+            )
