@@ -36,6 +36,7 @@ SINCE_FORMAT = 3
 """The format of recipes in which `auto` is the default: older ones were written for one set of
 defaults, and go on having it."""
 
+ProfileName = Literal["tiny", "real"]
 PROFILES = ("auto", "tiny", "real")
 """What a recipe may say."""
 
@@ -47,11 +48,13 @@ _MOST_HEADER = 100_000_000
 class Profile:
     """Which defaults hold for a recipe, and why."""
 
-    name: Literal["tiny", "real"] = "tiny"
+    name: ProfileName = "tiny"
     why: str = ""
     """A clause; empty where nothing was to choose."""
+    has_model: bool = False
+    """Whether the recipe imports a model."""
     has_real_model: bool = False
-    """Whether the recipe imports a model of real size, whatever profile it asks for."""
+    """Whether that is of real size, whatever profile the recipe asks for."""
 
     def sets_for(self, package: str, said: Values, *, on_gpu: bool) -> dict[str, Any]:
         """Return what it sets for a stage, as a section would say it.
@@ -63,8 +66,7 @@ class Profile:
 
         """
         sets = REAL.get(package)
-        begins_from_nothing = package == "tasks.pretrain" and not self.has_real_model
-        if self.name != "real" or sets is None or begins_from_nothing:
+        if self.name != "real" or sets is None or (sets.of_imported and not self.has_model):
             return {}
         laid = laid_over(sets.always, sets.on_gpu if on_gpu else {})
         if trains_adapters(said):
@@ -127,12 +129,13 @@ def choose_profile(
         raise UserError(f"{file}: profile: there is no profile '{stated}'{hint}")
     is_real, size = (False, "") if imported is None else _size_of(imported, file.parent)
     if stated == "auto" or (stated is None and form >= SINCE_FORMAT):
-        return Profile("real" if is_real else "tiny", size, is_real)
+        return Profile("real" if is_real else "tiny", size, imported is not None, is_real)
     said = "the recipe says so"
     if stated is None:
         said = f"the recipe is of format {form}, and says no profile" if size else ""
     why = "; ".join(filter(None, (said, size)))
-    return Profile("real" if stated == "real" else "tiny", why, is_real)
+    name: ProfileName = "real" if stated == "real" else "tiny"
+    return Profile(name, why, imported is not None, is_real)
 
 
 def count_parameters(folder: Path) -> int | None:

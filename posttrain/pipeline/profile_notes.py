@@ -6,7 +6,7 @@ from typing import Any
 
 from posttrain.methods.lay import laid_over
 from posttrain.pipeline.profile import has_critic, trains_adapters
-from posttrain.pipeline.profile_values import USUAL, Range
+from posttrain.pipeline.profile_values import USUAL, UsualRange
 from posttrain.pipeline.recipe_values import RecipeValues
 from posttrain.stage.spec import Dag, Stage
 
@@ -94,7 +94,7 @@ def _unusual(stage: Stage) -> Iterator[str]:
             yield _told(f"{stage.name}.{path}", value, (least, most), adapters=adapters)
 
 
-def _told(where: str, value: float, usual: Range, *, adapters: bool) -> str:
+def _told(where: str, value: float, usual: UsualRange, *, adapters: bool) -> str:
     least, most = usual
     span = f"{least:g}" if least == most else f"{least:g} to {most:g}"
     what = "adapters on a model" if adapters else "all weights of a model"

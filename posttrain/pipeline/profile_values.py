@@ -36,6 +36,8 @@ class ProfileSets:
     """Over both where the section trains adapters."""
     with_critic: Values = field(default_factory=dict)
     """Beside them where the algorithm has a critic."""
+    of_imported: bool = False
+    """Whether they are for an imported model alone, and not for one that begins from nothing."""
 
 
 _MICRO = 8192
@@ -87,7 +89,7 @@ REAL: Mapping[str, ProfileSets] = {
         # tokens.
         with_lora={"batch_tokens": 16384, "optimization": {"learning_rate": 2e-4}},
     ),
-    # Mid-training, of an imported model alone. Ours: as for SFT.
+    # Mid-training. Ours: as for SFT.
     "tasks.pretrain": ProfileSets(
         always={
             "batch_tokens": 65536,
@@ -97,6 +99,7 @@ REAL: Mapping[str, ProfileSets] = {
         },
         on_gpu=_BF16,
         with_lora={"batch_tokens": 16384, "optimization": {"learning_rate": 2e-4}},
+        of_imported=True,
     ),
     "tasks.reward": ProfileSets(
         always={
@@ -135,7 +138,7 @@ REAL: Mapping[str, ProfileSets] = {
 }
 """Package of a task -> what the profile `real` sets for its stages."""
 
-Range = tuple[float, float]
+UsualRange = tuple[float, float]
 """The smallest and the largest value that one of the sources has."""
 
 
@@ -143,8 +146,8 @@ Range = tuple[float, float]
 class UsualValues:
     """Where a value of a section lies in what the sources train, by its dotted path."""
 
-    full: Mapping[str, Range]
-    with_lora: Mapping[str, Range]
+    full: Mapping[str, UsualRange]
+    with_lora: Mapping[str, UsualRange]
 
 
 _RATE = "optimization.learning_rate"
