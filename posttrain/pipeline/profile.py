@@ -195,8 +195,13 @@ def _remembered(folder: Path) -> bool:
 
 
 def _fitted(laid: dict[str, Any], said: Values) -> dict[str, Any]:
-    """Leave out portions that are no smaller than the batch that the recipe states."""
+    """Leave out what does not go with something that is stated."""
     batch, portion = said.get("batch_tokens"), laid.get("micro_batch_tokens")
     if isinstance(batch, int) and portion is not None and batch <= portion:
+        # A batch that is no larger than a portion has none.
         del laid["micro_batch_tokens"]
+    draw = said.get("draw")
+    if isinstance(draw, Mapping) and draw.get("mask") is not None:
+        # Which only the engine of the defaults asks at every token.
+        laid.pop("engine", None)
     return laid

@@ -166,6 +166,8 @@ def test_a_gpu_computes_in_bfloat16_and_draws_by_vllm(stages):
             "bfloat16",
         )
     assert on_gpu["rl"].config.learner.activation_checkpointing
+    masked = stages(HUB + GPU + "rl: {draw: {mask: nucleus}}\n")["rl"].config
+    assert (masked.engine.kind, masked.learner.precision) == ("torch", "bf16")
 
 
 def test_a_critic_has_its_rate_where_the_algorithm_has_one(stages):
