@@ -45,10 +45,11 @@ _MICRO = 8192
 layers of width 4096, in bfloat16) is 8192 x 4096 x 32 x 2 bytes = 2.1 GB. verl takes 16384."""
 
 _CHECKPOINTED = {"activation_checkpointing": True}
-"""All of the sources (TRL: the default of every config)."""
+"""Open-R1, Handbook, verl, TRL (the default of every config), Tulu 3 but for SFT at 8B."""
 
 _BF16 = {"learner": {"precision": "bf16"}}
-"""All of the sources. On a GPU alone: few CPUs compute bfloat16 faster than float32."""
+"""Tulu 3, Open-R1, Handbook, TRL (the default of every config). On a GPU alone: few CPUs compute
+bfloat16 faster than float32."""
 
 _VLLM = {"engine": {"kind": "vllm", "dtype": "bfloat16"}}
 """verl (rollout.name=vllm), Open-R1 (use_vllm), Tulu 3 (vLLM); in the format that the learner
