@@ -9,7 +9,9 @@ CHAT = (
 )
 
 
-def save_tiny_qwen(path: Path, texts: Iterable[str], *, max_length: int = 512) -> None:
+def save_tiny_qwen(
+    path: Path, texts: Iterable[str], *, max_length: int = 512, seed: int = 0
+) -> None:
     """Save one whose tokenizer knows what the texts are made of."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -22,7 +24,7 @@ def save_tiny_qwen(path: Path, texts: Iterable[str], *, max_length: int = 512) -
         {"eos_token": "<|im_end|>", "additional_special_tokens": ["<|im_start|>"]}
     )
     tokenizer.chat_template = CHAT
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     config = Qwen2Config(
         vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
         num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=max_length,

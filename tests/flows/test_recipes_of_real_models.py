@@ -10,6 +10,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import torch
 from ruamel.yaml import YAML
 
 from posttrain.learning.models.load import load_policy
@@ -25,6 +26,7 @@ TRAINS = {
     "dpo-qwen": "preference",
     "reward-qwen": "reward",
     "gsm8k-qwen": "rl",
+    "distill-qwen": "rl",
 }
 """Recipe -> the stage that it is there for."""
 
@@ -75,7 +77,11 @@ def project(tmp_path_factory):
                 lines = "".join(json.dumps(row) + "\n" for row in rows(numbers))
                 toy.write(f"{name}/data/{side}_{kind}-00000-of-00001.jsonl", lines)
         texts = [m["content"] for row in chats(range(48)) for m in row["messages"]]
-        save_tiny_qwen(toy.root / "model", [*texts, "Who knows?"])
+        for name, seed in (("model", 0), ("teacher", 1)):
+            save_tiny_qwen(toy.root / name, [*texts, "Who knows?"], seed=seed)
+        for side, numbers in (("train", range(24)), ("test", range(40, 48))):
+            asks = ({"question": asked(n)["content"], "answer": f"#### {n + 1}"} for n in numbers)
+            toy.write(f"{side}.jsonl", "".join(json.dumps(row) + "\n" for row in asks))
         yield toy
 
 
@@ -117,13 +123,14 @@ def test_every_value_of_what_trains_has_its_source_beside_it(name):
     stated = [line for line in given if line.partition(": ")[2].strip()]
     assert len(stated) > 8
     unsourced = [line.strip() for line in stated if " # " not in line]
-    allowed = ("optimizer: adamw", "draw:", "engine:", "algorithm:")
+    # These have theirs in the line above.
+    allowed = ("draw:", "engine:", "algorithm:", "reward:", "inputs:")
     assert [line for line in unsourced if not line.startswith(allowed)] == []
 
 
 # Each trains a tiny model in a process of its own.
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in TRAINS if name != "gsm8k-qwen"])
+@pytest.mark.parametrize("name", [name for name, stage in TRAINS.items() if stage != "rl"])
 def test_it_runs_whole_on_a_tiny_model(project, name):
     folder = project.write(f"recipes/{name}/recipe.yaml", in_small(name)).parent
     done = project.cli("run", f"recipes/{name}", "--local", env={"POSTTRAIN_TRACKING": "off"})
@@ -137,3 +144,46 @@ def test_it_runs_whole_on_a_tiny_model(project, name):
     assert saved.is_dir()
     if made == "policy":
         assert load_policy(saved).tokenizer.chat_template == CHAT
+
+
+def first_token(folder):
+    """Log-probabilities of the first token of answers to all questions, by a policy."""
+    policy = load_policy(folder)
+    asks = [[asked(n)] for n in range(24)]
+    ids = policy.tokenizer.apply_chat_template(asks, add_generation_prompt=True)["input_ids"]
+    with torch.no_grad():
+        logits = [policy.model(torch.tensor([each])).logits[0, -1] for each in ids]
+    return torch.stack(logits).log_softmax(-1)
+
+
+def divergence(one, other):
+    """KL(one || other) in nats, the mean over the questions."""
+    return float((one.exp() * (one - other)).sum(-1).mean())
+
+
+@pytest.mark.slow
+def test_distillation_runs_whole_on_tiny_models(project):
+    """That of GSM8K is in tests/test_gsm8k_qwen.py, as it needs the file."""
+    recipe = YAML(typ="safe").load((ROOT / "recipes/distill-qwen/recipe.yaml").read_text())
+    recipe["run"] = {"threads": 1, "level": "L3"}
+    for source, side in zip(recipe["synthesize"]["sources"], ("train", "test"), strict=True):
+        for key in ("hub", "subset", "split", "revision"):
+            del source[key]
+        source |= {"kind": "jsonl", "path": f"../../{side}.jsonl"}
+    for section, place in (("import_model", "model"), ("teacher", "teacher")):
+        del recipe[section]["name"], recipe[section]["revision"]
+        recipe[section]["path"] = f"../../{place}"
+    sampled = {"max_tokens": 8, "engine": "torch"}
+    recipe["probe"] |= {"num_problems": 8, "num_samples": 2, **sampled}
+    recipe["rl"] |= {"steps": 12, "problems_per_step": 8, "checkpoint_every": 4, **sampled}
+    recipe["rl"]["optimization"] |= {"learning_rate": 3e-3}
+    recipe["evaluate"] |= {"num_samples": 2, "pass_at": [1], **sampled}
+    folder = project.write("recipes/distill-qwen/recipe.yaml", json.dumps(recipe)).parent
+    done = project.cli("run", "recipes/distill-qwen", "--local", env={"POSTTRAIN_TRACKING": "off"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    teacher = first_token(folder / "data/teacher/policy")
+    before = first_token(folder / "data/import_model/policy")
+    after = first_token(folder / "data/rl/policy")
+    assert divergence(after, teacher) < 0.9 * divergence(before, teacher)
+    evaluated = json.loads((folder / "data/evaluate/report.json").read_text())
+    assert [each["name"] for each in evaluated["policies"]] == ["base", "rl", "teacher"]
