@@ -10,23 +10,17 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 from ruamel.yaml import YAML
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from posttrain.data.schemas import ROLLOUTS
 from posttrain.data.tables import read_table
-from posttrain.learning.models.load import load_policy, save_policy
-from posttrain.learning.models.tokenizer import train_tokenizer
+from posttrain.learning.models.load import load_policy
 from posttrain.pipeline.recipe import load_recipe
+from tests.tiny_qwen import CHAT, save_tiny_qwen
 
 ROOT = Path(__file__).parents[1]
 RECIPE = ROOT / "recipes/gsm8k-qwen/recipe.yaml"
 GSM8K = ROOT.parent / "shared/data/gsm8k"
-CHAT = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 ENGINE = "vllm" if importlib.util.find_spec("vllm") else "torch"
 
 
@@ -56,7 +50,9 @@ def in_small(recipe):
     }  # fmt: skip
     for section, values in sizes.items():
         recipe[section] |= values
-    del recipe["sft"]["micro_batch_tokens"], recipe["sft"]["epochs"]
+    del recipe["sft"]["epochs"]
+    for section in ("sft", "reward"):
+        del recipe[section]["micro_batch_tokens"]
     return recipe
 
 
@@ -69,18 +65,7 @@ def project(toy):
     for split, chosen in rows.items():
         toy.write(f"{split}.jsonl", "\n".join(map(json.dumps, chosen)))
     texts = [text for row in rows["train"] for text in row.values()]
-    tokenizer = train_tokenizer(texts * 3, vocab_size=400)
-    tokenizer.add_special_tokens(
-        {"eos_token": "<|im_end|>", "additional_special_tokens": ["<|im_start|>"]}
-    )
-    tokenizer.chat_template = CHAT
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=512,
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
-    save_policy(Qwen2ForCausalLM(config), tokenizer, toy.root / "model")
+    save_tiny_qwen(toy.root / "model", texts * 3)
     yaml = YAML()
     with (toy.root / "recipe.yaml").open("w") as file:
         yaml.dump(in_small(yaml.load(RECIPE.read_text())), file)

@@ -48,6 +48,7 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
     from posttrain.cli.plan_notes import notes_on
     from posttrain.pipeline.execution.compatibility import refuse_incompatible
     from posttrain.pipeline.execution.session import open_session
+    from posttrain.pipeline.profile_notes import set_by_profile
     from posttrain.provenance.key import is_of_other_rules
 
     with open_session(recipe, overrides) as session:
@@ -63,6 +64,8 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
         for line in notes_on(session, decisions):
             click.echo(f"note: {line}")
         if verbose:
+            for line in set_by_profile(session.recipe, session.dag):
+                click.echo(line)
             for decision in decisions:
                 closure = session.planner.keys.closure(decision.stage)
                 for line in _unseen(closure, session.dag.stages[decision.stage].declared):

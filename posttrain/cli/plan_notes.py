@@ -15,6 +15,7 @@ from posttrain.methods.find import methods_of
 from posttrain.pipeline.connected_verifiers import without_port
 from posttrain.pipeline.execution.session import Session
 from posttrain.pipeline.plan import Decision
+from posttrain.pipeline.profile_notes import notes_on_profile
 from posttrain.pipeline.programs import absent_packages, absent_programs, programs_of
 from posttrain.pipeline.verifiers import VERIFIES
 from posttrain.stage.config import StageConfig
@@ -42,7 +43,8 @@ def notes_on(session: Session, decisions: Sequence[Decision]) -> Iterator[str]:
     """
     unseen = chain.from_iterable(each.unseen for each in decisions)
     limits = chain(_limits(session, decisions), _row_limits(session, decisions))
-    yield from chain(unseen, _of_values(session), limits)
+    profile = notes_on_profile(session.recipe, session.dag)
+    yield from chain(unseen, profile, _of_values(session), limits)
 
 
 def _of_values(session: Session) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from posttrain.methods.find import methods_of
 from posttrain.pipeline.flow import declare, let_import, load_flow
 from posttrain.pipeline.flow_builder import FlowBuilder as FlowBuilder
+from posttrain.pipeline.profile import IMPORT, choose_profile
 from posttrain.pipeline.recipe_file import (
     DECLARED,
     apply_override,
@@ -60,6 +61,8 @@ class Recipe(RecipeValues):
             resolved["plugins"] = list(self.plugins)
         if self.rounds is not None:
             resolved["rounds"] = self.rounds
+        if self.profile.name == "real":
+            resolved["profile"] = self.profile.name
         resolved |= self.declared.stated()
         for stage in dag.stages.values():
             resolved[stage.name] = {**stage.config.model_dump(mode="json"), **stage.stated}
@@ -89,7 +92,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     declared = Declared.parse(given, where="recipe")
     # When it runs is no business of a run: `posttrain schedule apply` reads them from the commit.
     values.pop("schedules", None)
-    method = values.pop("method", None)
+    method, profile = values.pop("method", None), values.pop("profile", None)
     own = {name: section_of(file, name, value) for name, value in values.items()}
     return Recipe(
         path=file.resolve(),
@@ -105,6 +108,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         respelled=migrated.changes,
         declared=declared,
         rounds=rounds,
+        profile=choose_profile(file, profile, own.get(IMPORT), form=form),
     )
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, JsonSchemaValue, models_json_schema
 
 from posttrain.pipeline.flow import let_import, load_flow
+from posttrain.pipeline.profile import PROFILES
 from posttrain.pipeline.recipe import RunSettings
 from posttrain.pipeline.recipe_formats import FORMAT
 from posttrain.stage.declared import Declared
@@ -227,6 +228,11 @@ def recipe_schema(
                 "type": "string",
                 "description": "A method whose settings lie under the recipe's own sections;"
                 " posttrain method list names them.",
+            },
+            "profile": {
+                "enum": [*PROFILES],
+                "description": "Which defaults lie below what the recipe states: those of a tiny"
+                " model or of one that was trained elsewhere; auto goes by its size.",
             },
             "plugins": {
                 "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],

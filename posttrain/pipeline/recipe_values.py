@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from posttrain.pipeline.profile import Profile
 from posttrain.pipeline.recipe_formats import FORMAT
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.stage.config import UNKEYED, StageConfig
@@ -82,6 +83,8 @@ class RecipeValues:
     """The method whose settings lie under the sections; none where the recipe names none."""
     of_method: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What the method sets, in today's spelling whatever the recipe's format is."""
+    profile: Profile = Profile()
+    """Which defaults lie below both."""
 
     @property
     def directory(self) -> Path:

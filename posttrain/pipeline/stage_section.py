@@ -22,7 +22,9 @@ _FILES = ": a file is read by a stage of its own, such as one of tasks.import_pa
 def lay_sections(
     recipe: RecipeValues, sections: Sequence[str], task: Task
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Lay sections of a recipe over each other, in today's spelling, and over its method's.
+    """Lay sections of a recipe over each other, in today's spelling, and over what lies below them.
+
+    These are its method's, and below them its profile's.
 
     Args:
         recipe: Its values; a section that it does not have says nothing.
@@ -35,13 +37,19 @@ def lay_sections(
     """
     own, under = (_laid(said, sections) for said in (recipe.sections, recipe.of_method))
     if recipe.format == FORMAT:
-        return laid_over(under, own), ()
+        return _over_profile(recipe, task, laid_over(under, own)), ()
     # Laid over each other first: what a section leaves out, the one below may say. And what a
     # method leaves out is as today, not as it was when the recipe's format was written.
     named = next((name for name in sections if name in recipe.sections), sections[0])
     left_out = {} if recipe.of_method.keys() & {*sections} else LEFT_OUT
     migrated = migrate({named: own}, {named: task}, left_out=left_out)
-    return laid_over(under, migrated.values[named]), migrated.changes
+    said = laid_over(under, migrated.values[named])
+    return _over_profile(recipe, task, said), migrated.changes
+
+
+def _over_profile(recipe: RecipeValues, task: Task, said: Mapping[str, Any]) -> dict[str, Any]:
+    on_gpu = recipe.run.device == "cuda"
+    return laid_over(recipe.profile.sets_for(task.package, said, on_gpu=on_gpu), said)
 
 
 def stage_from(

@@ -89,28 +89,22 @@ def _sections(
     length = _length_lines(data, found)
     if form.TEACHES:
         base = {} if data.model else {"pretrain": ["  steps: 200", *length]}
-        return {"flow": ["flows.own_chats"], **base, "sft": [*_rate(data, "1.0e-5"), *length]}
+        return {"flow": ["flows.own_chats"], **base, "sft": length}
     if data.model is None:
         raise UserError(
             f"{data.file} holds {form.WHAT}, from which a model that is there learns; name its"
             " folder with --model"
         )
-    preference = [*_rate(data, "1.0e-6"), *length]
     if form.JUDGES_ALONE:
         return {
             "flow": ["flows.own_preferences"],
-            "preference": ["  algorithm: kto", *preference],
+            "preference": ["  algorithm: kto", *length],
         }
     return {
         "flow": ["flows.own_pairs"],
-        "reward": [*_rate(data, "1.0e-5"), *length],
-        "preference": ["  algorithm: dpo", *preference],
+        "reward": length,
+        "preference": ["  algorithm: dpo", *length],
     }
-
-
-def _rate(data: BroughtData, rate: str) -> list[str]:
-    """The learning rate: a model that knows much is changed by little."""
-    return [f"  optimization: {{learning_rate: {rate}}}"] if data.model else []
 
 
 def _length_lines(data: BroughtData, found: Inspection) -> list[str]:

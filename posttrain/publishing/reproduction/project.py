@@ -151,6 +151,7 @@ class Mirror:
             "plugins": list(session.recipe.plugins),
             "run": session.recipe.run.model_dump(mode="json"),
             "rounds": session.recipe.rounds,
+            "profile": session.recipe.profile.name,
             **session.recipe.declared.model_dump(mode="json"),
             **session.recipe.sections,
         }

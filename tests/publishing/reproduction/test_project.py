@@ -2,10 +2,14 @@
 
 from contextlib import closing
 
+import pytest
+
+from posttrain.pipeline.execution.session import open_session
+from posttrain.pipeline.recipe import load_recipe
 from posttrain.provenance.ledger import migrate
 from posttrain.provenance.ledger.store import SqliteStore
 from posttrain.provenance.ledger.version import stored_version
-from posttrain.publishing.reproduction.project import foreign_environment, last_run
+from posttrain.publishing.reproduction.project import Mirror, foreign_environment, last_run
 
 RUN = """
 INSERT INTO runs (id, recipe, started, status, git_dirty, command, overrides, process)
@@ -65,3 +69,12 @@ def test_code_from_elsewhere_is_given_no_secret(monkeypatch):
     assert withheld.keys() & given.keys() == set()
     assert given["POSTTRAIN_TRACKING"] == "off"
     assert foreign_environment(["HF_TOKEN"])["HF_TOKEN"] == "x"
+
+
+@pytest.mark.parametrize("profile", ["tiny", "real"])
+def test_a_mirror_has_the_profile_that_the_recipe_came_to(toy, tmp_path, profile):
+    file = toy.root / "recipe.yaml"
+    file.write_text(f"{file.read_text()}\nformat: 3\nprofile: {profile}\n")
+    with open_session(file) as session:
+        mirror = Mirror(session, tmp_path / "elsewhere")
+    assert load_recipe(mirror.recipe).profile.name == profile
