@@ -16,13 +16,20 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def states_before(model: "PreTrainedModel", input_ids_BT: Tensor, *, wanted_BT: Tensor) -> Tensor:
+def states_before(
+    model: "PreTrainedModel",
+    input_ids_BT: Tensor,
+    *,
+    wanted_BT: Tensor,
+    position_ids_BT: Tensor | None = None,
+) -> Tensor:
     """Compute the last hidden state from which each wanted token is said.
 
     Args:
         model: Any causal language model of transformers.
-        input_ids_BT: Token ids, right-padded.
+        input_ids_BT: Token ids, right-padded or packed.
         wanted_BT: True at N tokens, none of them the first of its row.
+        position_ids_BT: Of packed rows: each restart at 0 begins a sequence of its own.
 
     Returns:
         States ``[N, D]``, row by row.
@@ -35,7 +42,13 @@ def states_before(model: "PreTrainedModel", input_ids_BT: Tensor, *, wanted_BT: 
         raise ValueError("the first token of a row has no past and so no distribution")
     before_BT = F.pad(wanted_BT[:, 1:], (0, 1))
     starts_B = wanted_BT.int().argmax(-1)
-    return states_at(model, input_ids_BT, wanted_BT=before_BT, starts_B=starts_B)
+    return states_at(
+        model,
+        input_ids_BT,
+        wanted_BT=before_BT,
+        starts_B=starts_B,
+        position_ids_BT=position_ids_BT,
+    )
 
 
 def head_logits(model: "PreTrainedModel", states_ND: Tensor) -> Tensor:
