@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from posttrain.learning.models.final_logits import final_logits
+from posttrain.learning.models.final_logits import FinalLogits, final_logits
 from posttrain.learning.models.logprobs import states_at
 
 if TYPE_CHECKING:
@@ -63,7 +63,24 @@ def head_logits(model: "PreTrainedModel", states_ND: Tensor) -> Tensor:
 
     """
     head: Any = model.get_output_embeddings()
+    return logits_by(states_ND, head.weight, head.bias, final_logits(model.config))
+
+
+def logits_by(
+    states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, final: FinalLogits
+) -> Tensor:
+    """Compute what `head_logits` does, by a head that is at hand.
+
+    Args:
+        states_ND: Of `states_before`.
+        weight_VD: Of the output embedding.
+        bias_V: Likewise; None where it has none.
+        final: What the architecture does behind it.
+
+    Returns:
+        Logits ``[N, V]``, in float32.
+
+    """
     # Under autocast the head would round the logits.
     with torch.autocast(states_ND.device.type, enabled=False):
-        logits_NV = F.linear(states_ND.to(head.weight.dtype), head.weight, head.bias)
-        return final_logits(model.config)(logits_NV).float()
+        return final(F.linear(states_ND.to(weight_VD.dtype), weight_VD, bias_V)).float()

@@ -5,14 +5,15 @@ all tokens at once. `logprobs` has the plain log-probabilities.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from posttrain.learning.models.final_logits import FinalLogits, final_logits
 from posttrain.learning.models.logprobs import CHUNK_ELEMENTS
-from posttrain.learning.models.next_token import head_logits
+from posttrain.learning.models.next_token import logits_by
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -42,19 +43,30 @@ def in_slices(
         What `of_slice` gives, of all tokens; with gradient where the states have one.
 
     """
-
-    def apply(hidden_MD: Tensor, targets_M: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-        return of_slice(head_logits(model, hidden_MD), targets_M, *others)
-
-    size = max(1, CHUNK_ELEMENTS // model.get_output_embeddings().weight.shape[0])
+    head: Any = model.get_output_embeddings()
+    # Handed over, as the shards of several processes are gathered for the forward pass alone.
+    by = of_slice, final_logits(model.config), head.weight, head.bias
+    size = max(1, CHUNK_ELEMENTS // head.weight.shape[0])
     if len(targets_N) <= size:
-        return apply(hidden_ND, targets_N, *beside)
+        return _apply(*by, hidden_ND, targets_N, *beside)
     split: list[Sequence[Tensor]] = [
         torch.split(each, size) for each in (hidden_ND, targets_N, *beside)
     ]
     parts = [
         # Nothing in it is random, so no generator needs to be put back when it is computed again.
-        checkpoint(apply, *slices, use_reentrant=False, preserve_rng_state=False)
+        checkpoint(_apply, *by, *slices, use_reentrant=False, preserve_rng_state=False)
         for slices in zip(*split, strict=True)
     ]
     return tuple(torch.cat(each) for each in zip(*parts, strict=True))
+
+
+def _apply(
+    of_slice: OfSlice,
+    final: FinalLogits,
+    weight_VD: Tensor,
+    bias_V: Tensor | None,
+    hidden_MD: Tensor,
+    targets_M: Tensor,
+    *beside: Tensor,
+) -> tuple[Tensor, ...]:
+    return of_slice(logits_by(hidden_MD, weight_VD, bias_V, final), targets_M, *beside)

@@ -19,6 +19,7 @@ from posttrain.learning.rl.config_checks import (
     refuse_one_name_twice,
     refuse_other_critics,
     refuse_other_learners,
+    refuse_other_temperature,
     refuse_under_mask,
     refuse_unweighed,
 )
@@ -182,6 +183,7 @@ class RlConfig(Schedulable):
                 f"reference.kind is {self.reference.kind}, but the algorithm has no kl, so no"
                 " reference is asked; add algorithm.regularizers.kl, or leave reference out"
             )
+        refuse_other_temperature(self.reward, self.temperature)
         refuse_other_critics(self.algorithm, self.critic)
         refuse_unweighed(self.algorithm, self.draw.additions)
         refuse_carried_instructions(self.producer, self.draw.instructions)

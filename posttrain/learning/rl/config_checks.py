@@ -21,7 +21,14 @@ from posttrain.stage.slots import name_of
 _OF_PRODUCERS = frozenset({"states"})
 """What the learner of RL cannot compute: producers give it, or do not."""
 _OF_THE_WHOLE = frozenset(
-    {"distribution", "entropy_gradient", "vocabulary_ratio", "turn_values", "generation_logprobs"}
+    {
+        "distribution",
+        "reference_divergence",
+        "entropy_gradient",
+        "vocabulary_ratio",
+        "turn_values",
+        "generation_logprobs",
+    }
 )
 """What is not computed of a policy that may not draw every token."""
 
@@ -81,6 +88,25 @@ def check_algorithm(
             )
     if reward.combine.apart(reward.components):
         _refuse_more_than_rewards(algorithm, reward.combine.kind)
+
+
+def refuse_other_temperature(reward: RewardStack, temperature: object) -> None:
+    """Refuse a component that compares log-probabilities at temperature 1 with others.
+
+    Args:
+        reward: What answers earn.
+        temperature: That answers are drawn at, a number or a schedule.
+
+    Raises:
+        ValueError: With the remedy.
+
+    """
+    for name, component in reward.components.items():
+        if "logprobs" in component.NEEDS and temperature != 1.0:
+            raise ValueError(
+                f"reward.components.{name}: {component.kind} holds what the policy drew with"
+                " against another model at temperature 1; set temperature to 1"
+            )
 
 
 def _refuse_more_than_rewards(algorithm: Algorithm, combine: str) -> None:

@@ -211,13 +211,19 @@ class PolicyLearner:
         """
         passes, algorithm = self.passes, self.passes.config.algorithm
         needs = algorithm.needs
-        found = passes.policy(
-            self.model,
-            batch.input_ids_BT,
-            batch.mask_BT,
-            with_entropy="entropy" in needs,
-            with_distribution="distribution" in needs,
-        )
+        divergences_KBT = None
+        if "reference_divergence" in needs:
+            from posttrain.learning.rl.reference_divergence import beside_reference
+
+            found, divergences_KBT = beside_reference(passes, batch)
+        else:
+            found = passes.policy(
+                self.model,
+                batch.input_ids_BT,
+                batch.mask_BT,
+                with_entropy="entropy" in needs,
+                with_distribution="distribution" in needs,
+            )
         new_BT, old_BT = found.logprobs_BT, batch.old_logprobs_BT
         known = replace(
             batch,
@@ -231,6 +237,7 @@ class PolicyLearner:
             if "vocabulary_ratio" in needs
             else None,
             log_all_NV=found.log_all_NV,
+            divergences_KBT=divergences_KBT,
         )
         entropy_BT = passes.entropy(batch) if "entropy_gradient" in needs else None
         with errors_of_rl():

@@ -4,9 +4,13 @@ import pytest
 import torch
 
 from posttrain.data.rows import TokenRow
+from posttrain.data.schemas import Problem
 from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import Policy
 from posttrain.learning.models.tokenizer import train_tokenizer
+from posttrain.learning.rewards.components.base import Answers, Inquiry
+from posttrain.learning.rewards.components.teacher import TeacherComponent
+from posttrain.learning.rewards.port_models import PortModels
 from posttrain.learning.training.teachers import LocalTeacher, ServedTeacher
 from posttrain.stage.errors import UserError
 
@@ -84,3 +88,30 @@ def test_a_server_that_gives_fewer_tokens_or_none_is_refused(server, policy):
         ServedTeacher(server.endpoint(retries=0), policy.tokenizer).asked(
             ROWS[:1], top_k=9, temperature=1.0
         )
+
+
+def test_a_served_teacher_pays_for_drawn_tokens_what_one_here_does(server, policy):
+    serve(server, policy)
+    group = Answers(
+        problem=Problem("own", "7 =", "7", 1, "exact"),
+        texts=("a", "b"),
+        lengths=(2, 3),
+        truncated=(False, False),
+        token_ids=((1, 40, 41, 42), (1, 50, 51, 52, 2)),
+        drawn=((False, False, True, True), (False, False, True, True, True)),
+        logprobs=((-1.0, -2.0), (-0.5, -3.0, -1.0)),
+    )
+    here = PortModels(tokenizer=policy.tokenizer)
+    here._loaded["references.teacher"] = policy
+    known = Inquiry(list, models=here)
+    read = TeacherComponent().score_tokens([group], known)
+    asked = TeacherComponent(endpoint=server.endpoint()).score_tokens([group], known)
+    for one, other in zip(asked[0], read[0], strict=True):
+        assert one == pytest.approx(other, abs=1e-4)
+    with torch.no_grad():
+        whole = policy.model(torch.tensor([[1, 40, 41, 42]])).logits[0].log_softmax(-1)
+    by_hand = [whole[1, 41].item() + 1.0, whole[2, 42].item() + 2.0]
+    assert read[0][0] == pytest.approx(by_hand, abs=1e-4)
+    clipped = TeacherComponent(beta=0.5, clip=0.25).score_tokens([group], known)[0][0]
+    held = [max(-0.25, min(0.25, 0.5 * each)) for each in by_hand]
+    assert clipped == pytest.approx(held, abs=1e-4)

@@ -10,9 +10,6 @@ from posttrain.learning.training.row_losses.base import LearnedTokens, RowLoss
 if TYPE_CHECKING:
     from torch import Tensor
 
-WEIGHTED = frozenset({"jensen_shannon", "skew_forward_kl", "skew_reverse_kl"})
-"""Divergences to or from a mixture of both distributions."""
-
 
 class SoftTargetsLoss(RowLoss):
     """The divergence of the policy's next-token distribution from a teacher's, at each token.
@@ -59,10 +56,12 @@ class SoftTargetsLoss(RowLoss):
 
     def without_effect(self) -> frozenset[str]:
         """`weight` of a divergence without a mixture."""
-        return frozenset({"weight"} if self.divergence not in WEIGHTED else ())
+        return frozenset({"weight"} if self.divergence in ("forward_kl", "reverse_kl") else ())
 
     def losses(self, tokens: LearnedTokens) -> "Tensor":
         """Measure the divergence at every token; see `RowLoss.losses`."""
+        from posttrain.learning.maths.divergence import distilled
+
         assert tokens.targets is not None
         assert tokens.support is not None
         outcomes = _OUTCOMES[self.others]
@@ -70,8 +69,8 @@ class SoftTargetsLoss(RowLoss):
         policy_NO = outcomes(tokens.support.support_NK, tokens.support.rest_N)
         # Where the policy's K tokens are all of them, there is no further outcome.
         count = min(teacher_NO.shape[1], policy_NO.shape[1])
-        soft_N = _DIVERGENCES[self.divergence](
-            teacher_NO[:, :count], policy_NO[:, :count], self.weight
+        soft_N = distilled(
+            teacher_NO[:, :count], policy_NO[:, :count], kind=self.divergence, weight=self.weight
         )
         soft_N = tokens.targets.temperature**2 * soft_N
         if self.hard_weight == 0.0:
@@ -98,35 +97,4 @@ def _renormalized(logprobs_NK: "Tensor", rest_N: "Tensor") -> "Tensor":  # noqa:
 _OUTCOMES: Mapping[str, "Callable[[Tensor, Tensor], Tensor]"] = {
     "bucket": _with_rest,
     "renormalized": _renormalized,
-}
-
-
-def _kl(first_NO: "Tensor", second_NO: "Tensor") -> "Tensor":
-    return (first_NO.exp() * (first_NO - second_NO)).sum(-1)
-
-
-def _mixture(one_NO: "Tensor", other_NO: "Tensor", weight: float) -> "Tensor":
-    """Log of `weight` times the one and the remainder times the other."""
-    import math
-
-    import torch
-
-    return torch.logaddexp(one_NO + math.log(weight), other_NO + math.log1p(-weight))
-
-
-def _jensen_shannon(teacher_NO: "Tensor", policy_NO: "Tensor", weight: float) -> "Tensor":
-    middle_NO = _mixture(teacher_NO, policy_NO, weight)
-    return weight * _kl(teacher_NO, middle_NO) + (1 - weight) * _kl(policy_NO, middle_NO)
-
-
-_DIVERGENCES: Mapping[str, "Callable[[Tensor, Tensor, float], Tensor]"] = {
-    "forward_kl": lambda teacher_NO, policy_NO, _: _kl(teacher_NO, policy_NO),
-    "reverse_kl": lambda teacher_NO, policy_NO, _: _kl(policy_NO, teacher_NO),
-    "jensen_shannon": _jensen_shannon,
-    "skew_forward_kl": lambda teacher_NO, policy_NO, weight: _kl(
-        teacher_NO, _mixture(teacher_NO, policy_NO, weight)
-    ),
-    "skew_reverse_kl": lambda teacher_NO, policy_NO, weight: _kl(
-        policy_NO, _mixture(policy_NO, teacher_NO, weight)
-    ),
 }
