@@ -32,7 +32,7 @@ from posttrain.learning.rl.failures import (
     refuse_infinite,
 )
 from posttrain.learning.rl.gap import engine_gap, refuse_gap, token_gap
-from posttrain.learning.rl.passes import ModelPasses
+from posttrain.learning.rl.passes import ModelPasses, learned_statistics
 from posttrain.learning.rl.rollout import (
     Group,
 )
@@ -211,19 +211,7 @@ class PolicyLearner:
         """
         passes, algorithm = self.passes, self.passes.config.algorithm
         needs = algorithm.needs
-        divergences_KBT = None
-        if "reference_divergence" in needs:
-            from posttrain.learning.rl.reference_divergence import beside_reference
-
-            found, divergences_KBT = beside_reference(passes, batch)
-        else:
-            found = passes.policy(
-                self.model,
-                batch.input_ids_BT,
-                batch.mask_BT,
-                with_entropy="entropy" in needs,
-                with_distribution="distribution" in needs,
-            )
+        found, divergences_KBT = learned_statistics(passes, batch)
         new_BT, old_BT = found.logprobs_BT, batch.old_logprobs_BT
         known = replace(
             batch,

@@ -12,7 +12,8 @@ from posttrain.learning.models.logprobs import TokenStatistics
 from posttrain.learning.models.next_token import head_logits, states_before
 from posttrain.learning.models.token_slices import in_slices
 from posttrain.learning.rl.batch import TrainBatch
-from posttrain.learning.rl.passes import ModelPasses
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.training.prepare import Trainable
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,14 +23,18 @@ OfDistributions = Callable[[Tensor, Tensor], Tensor]
 """``of(policy_NV, reference_NV)``: a number for each token, of log-probabilities of all tokens."""
 
 
-def beside_reference(passes: ModelPasses, batch: TrainBatch) -> tuple[TokenStatistics, Tensor]:
+def beside_reference(
+    trainable: Trainable, reference: "PreTrainedModel", config: RlConfig, batch: TrainBatch
+) -> tuple[TokenStatistics, Tensor]:
     """Compute what `ModelPasses.policy` does, and what regularizers make of both distributions.
 
     The policy's states of all drawn tokens are held, and the reference's; their logits exist for a
     slice of tokens at a time, and again in its backward pass.
 
     Args:
-        passes: The policy and its reference.
+        trainable: The policy.
+        reference: What it is compared with; it stays as it is.
+        config: Temperature, and the algorithm, whose regularizers compare.
         batch: Rollouts.
 
     Returns:
@@ -40,28 +45,26 @@ def beside_reference(passes: ModelPasses, batch: TrainBatch) -> tuple[TokenStati
         UserError: The policy embeds more tokens than its reference says anything of.
 
     """
-    assert passes.reference is not None
-    algorithm, mask_BT = passes.config.algorithm, batch.mask_BT
-    policy, reference = passes.trainable.model, passes.reference.model
+    algorithm, mask_BT = config.algorithm, batch.mask_BT
     asking = [
         each.of_distributions
         for each in algorithm.regularizers.values()
         if "reference_divergence" in each.needs
     ]
-    with passes.trainable.computing():
-        states_ND = states_before(policy, batch.input_ids_BT, wanted_BT=mask_BT)
+    with trainable.computing():
+        states_ND = states_before(trainable.model, batch.input_ids_BT, wanted_BT=mask_BT)
         with torch.no_grad():
             beside_ND = states_before(reference, batch.input_ids_BT, wanted_BT=mask_BT)
     comparison = _Comparison(
         reference,
-        passes.config.temperature,
+        config.temperature,
         asking,
         with_entropy="entropy" in algorithm.needs,
         with_distribution="distribution" in algorithm.needs,
     )
     tokens_N = batch.input_ids_BT[mask_BT]
     logprobs_N, divergences_NK, *more = in_slices(
-        policy, states_ND, tokens_N, comparison.of_slice, beside_ND
+        trainable.model, states_ND, tokens_N, comparison.of_slice, beside_ND
     )
     whole_NV = more.pop() if comparison.with_distribution else None
     zeros_BT = logprobs_N.new_zeros(mask_BT.shape)
