@@ -25,7 +25,7 @@ from posttrain.stage.hashing import sha256_of_parts
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from posttrain.data.soft_targets import SoftTargets, TaughtRow
+    from posttrain.data.soft_targets import SoftTargets, TaughtRows
 
 
 _PROBED = 16
@@ -80,12 +80,6 @@ class TokenRow:
         return len(self.ids) - self.start - sum(end - begin for begin, end in self.silent)
 
     @property
-    def learned_places(self) -> tuple[int, ...]:
-        """Places of the tokens that bear loss."""
-        silent = {place for begin, end in self.silent for place in range(begin, end)}
-        return tuple(place for place in range(self.start, len(self.ids)) if place not in silent)
-
-    @property
     def num_last(self) -> int:
         """Tokens of the last answer: those behind what others said last."""
         return len(self.ids) - max((self.start, *(end for _, end in self.silent)))
@@ -107,29 +101,8 @@ class RowFacts:
     scores: Sequence[float] = ()
     """Of each row; () where not asked for. `advantages` are these less a value of the prompt."""
     advantages: Sequence[float] = ()
-    taught: "Sequence[TaughtRow]" = ()
-    """Each row as a teacher read it, with what it says; () where not asked for."""
-
-    def refuse_other_tokens(self, rows: Sequence[TokenRow], *, where: str) -> None:
-        """Refuse rows that a teacher has read as other tokens, or of which it says other ones.
-
-        Args:
-            rows: As they are learned.
-            where: Name of the stage, for the message.
-
-        Raises:
-            UserError: A row differs.
-
-        """
-        for number, (row, read) in enumerate(zip(rows, self.taught, strict=True)):
-            if (tuple(row.ids), row.learned_places) == (read.token_ids, read.places):
-                continue
-            raise UserError(
-                f"{where}: the teacher has read row {number} as {len(read.token_ids)} tokens and"
-                f" says something of {len(read.places)}, and here it is other tokens"
-                f" ({len(row.ids)}, of which {row.num_learned} are learned); give the stage that"
-                " asks the teacher the same policy, template and turns"
-            )
+    taught: "TaughtRows | None" = None
+    """The rows as a teacher read them, with what it says; None where not asked for."""
 
     def take(self, kept: Sequence[int]) -> "RowFacts":
         """The facts of the rows of these indices."""
@@ -140,7 +113,7 @@ class RowFacts:
             [self.references[index] for index in kept] if self.references else (),
             [self.scores[index] for index in kept] if self.scores else (),
             [self.advantages[index] for index in kept] if self.advantages else (),
-            [self.taught[index] for index in kept] if self.taught else (),
+            self.taught and self.taught.take(kept),
         )
 
 
@@ -363,7 +336,7 @@ class TokenTable:
             # References follow from the rows and the weights that they are told beside.
             arrays += [np.array(known.solve_rates)]
             arrays += [np.array(known.scores)] if known.scores else []
-            arrays += [each.targets.logprobs_NK.numpy() for each in known.taught]
+            arrays += known.taught.arrays() if known.taught else []
         return sha256_of_parts(array.tobytes() for array in arrays)
 
     def batch(self, part: Sequence[int]) -> TokenBatch:
@@ -401,10 +374,7 @@ class TokenTable:
         )
         reference_N = torch.cat([*known.references]) if known.references else 0.0 * weights_N
         facts = LearnedFacts(weights_N, positives_N, solve_rates_N, reference_N, advantages_N)
-        if known.taught:
-            from posttrain.data.soft_targets import of_all_tokens
-
-            facts = replace(facts, targets=of_all_tokens(known.taught))
+        facts = replace(facts, targets=known.taught.targets() if known.taught else None)
         return replace(batch, num_units=float(weights_N.double().sum()), facts=facts)
 
     def _pack(self, rows_B: _Ints, length_B: _Ints, start_B: _Ints) -> TokenBatch:

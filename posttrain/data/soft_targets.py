@@ -13,9 +13,12 @@ from posttrain.stage.artifact_kinds import ArtifactKind
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import polars as pl
     import torch
     from torch import Tensor
+
+    from posttrain.data.rows import TokenRow
 
 
 def soft_targets_schema() -> "pl.Schema":
@@ -77,25 +80,63 @@ class TaughtRow:
     targets: SoftTargets
 
 
-def of_all_tokens(taught: Sequence[TaughtRow]) -> SoftTargets:
-    """Lay the targets of several rows behind each other.
+@dataclass(frozen=True)
+class TaughtRows:
+    """Several rows, all by one teacher."""
+
+    rows: Sequence[TaughtRow]
+
+    def take(self, kept: Sequence[int]) -> "TaughtRows":
+        """Return the rows of these indices."""
+        return TaughtRows([self.rows[index] for index in kept])
+
+    def arrays(self) -> "list[npt.NDArray[Any]]":
+        """Return what tells these targets from others, for a digest."""
+        return [row.targets.logprobs_NK.numpy() for row in self.rows]
+
+    def targets(self) -> SoftTargets:
+        """Lay the targets of all rows behind each other."""
+        import torch
+
+        parts = [row.targets for row in self.rows]
+        return SoftTargets(
+            torch.cat([each.ids_NK for each in parts]),
+            torch.cat([each.logprobs_NK for each in parts]),
+            torch.cat([each.rest_N for each in parts]),
+            parts[0].temperature,
+        )
+
+    def refuse_other_tokens(self, learned: "Sequence[TokenRow]", *, where: str) -> None:
+        """Refuse rows that the teacher has read as other tokens, or of which it says other ones.
+
+        Args:
+            learned: The same rows as they are learned.
+            where: Name of the stage, for the message.
+
+        Raises:
+            UserError: A row differs.
+
+        """
+        for number, (row, read) in enumerate(zip(learned, self.rows, strict=True)):
+            if (tuple(row.ids), learned_places(row)) == (read.token_ids, read.places):
+                continue
+            raise UserError(
+                f"{where}: the teacher has read row {number} as {len(read.token_ids)} tokens and"
+                f" says something of {len(read.places)}, and here it is other tokens"
+                f" ({len(row.ids)}, of which {row.num_learned} are learned); give the stage that"
+                " asks the teacher the same policy, template and turns"
+            )
+
+
+def learned_places(row: "TokenRow") -> tuple[int, ...]:
+    """Return the places of a row's tokens that bear loss.
 
     Args:
-        taught: At least one, all by one teacher.
-
-    Returns:
-        One for all their tokens.
+        row: Tokens, and which of them bear none.
 
     """
-    import torch
-
-    parts = [row.targets for row in taught]
-    return SoftTargets(
-        torch.cat([each.ids_NK for each in parts]),
-        torch.cat([each.logprobs_NK for each in parts]),
-        torch.cat([each.rest_N for each in parts]),
-        parts[0].temperature,
-    )
+    silent = {place for begin, end in row.silent for place in range(begin, end)}
+    return tuple(place for place in range(row.start, len(row.ids)) if place not in silent)
 
 
 @dataclass(frozen=True)
@@ -183,7 +224,7 @@ def read_soft_targets(path: Path) -> dict[str, TaughtRow]:
 
 def rows_with_targets(
     traces: "pl.DataFrame", path: Path, *, note: Callable[[str], None]
-) -> "tuple[pl.DataFrame, list[TaughtRow]]":
+) -> "tuple[pl.DataFrame, TaughtRows]":
     """Keep the rows that a teacher has read.
 
     Args:
@@ -192,7 +233,7 @@ def rows_with_targets(
         note: Is told how many are left out.
 
     Returns:
-        Those rows, and each as the teacher read it.
+        Those rows, and the same as the teacher read them.
 
     Raises:
         UserError: The teacher has read none of them.
@@ -209,4 +250,4 @@ def rows_with_targets(
         )
     if len(kept) < len(traces):
         note(f"left out {len(traces) - len(kept)} rows that the teacher has not read")
-    return kept, [taught[each] for each in kept["id"]]
+    return kept, TaughtRows([taught[each] for each in kept["id"]])

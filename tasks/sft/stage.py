@@ -1,8 +1,8 @@
 """Fine-tune a policy on rows of text, prompt tokens masked."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from posttrain.stage.errors import UserError
 from tasks.sft.config import SftConfig
 
 if TYPE_CHECKING:
-    from posttrain.data.soft_targets import TaughtRow
+    from posttrain.data.soft_targets import TaughtRows
 
 _UNJUDGED = pl.col("verified").is_null()
 _COLUMNS = [
@@ -52,7 +52,7 @@ def run(
     if config.require_verified:
         _refuse_unverified(traces, inputs["traces"])
     traces = _taught(traces, config.loss, inputs["traces"], context)
-    taught: list[TaughtRow] = []
+    taught: TaughtRows | None = None
     if "targets" in config.loss.NEEDS:
         from posttrain.data.soft_targets import rows_with_targets
 
@@ -174,7 +174,7 @@ def _taught(traces: pl.DataFrame, loss: RowLoss, path: Path, context: StageConte
     return traces
 
 
-def _facts(traces: pl.DataFrame, loss: RowLoss, taught: Sequence["TaughtRow"]) -> RowFacts | None:
+def _facts(traces: pl.DataFrame, loss: RowLoss, taught: "TaughtRows | None") -> RowFacts | None:
     """Say what a loss may know of the rows; None where all count alike and it asks for nothing."""
     judged = "judgments" in loss.NEEDS
     asked = judged or not loss.NEEDS.isdisjoint({"reference", "advantages", "targets"})
@@ -184,6 +184,6 @@ def _facts(traces: pl.DataFrame, loss: RowLoss, taught: Sequence["TaughtRow"]) -
         traces = traces.with_columns(verified=pl.lit(value=True))
     rate = pl.col("verified").mean().over("problem_id")
     known = traces.select("weight", "verified", rate=rate.cast(pl.Float64))
-    facts = RowFacts(*(column.to_list() for column in known.get_columns()))
+    weights, verified, rates = (column.to_list() for column in known.get_columns())
     scores = traces["score"].to_list() if "advantages" in loss.NEEDS else ()
-    return replace(facts, scores=scores, taught=taught)
+    return RowFacts(weights, verified, rates, scores=scores, taught=taught)

@@ -11,6 +11,7 @@ from posttrain.data.schemas import COMPLETIONS
 from posttrain.data.soft_targets import (
     TaughtRow,
     TeacherSaid,
+    learned_places,
     soft_targets_schema,
     soft_targets_table,
 )
@@ -94,7 +95,7 @@ def _asked(
         if not path.exists():
             asked = teacher.asked(part, top_k=said.top_k, temperature=said.temperature)
             taught = [
-                TaughtRow(row.ids, row.learned_places, targets)
+                TaughtRow(row.ids, learned_places(row), targets)
                 for row, (targets, _) in zip(part, asked, strict=True)
             ]
             own = [[float(each) for each in logprobs_N] for _, logprobs_N in asked]

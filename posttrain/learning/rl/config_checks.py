@@ -91,14 +91,11 @@ def check_algorithm(
 
 
 def refuse_other_temperature(reward: RewardStack, temperature: object) -> None:
-    """Refuse a component that compares log-probabilities at temperature 1 with others.
+    """Raise a `ValueError` for a component that goes by log-probabilities at another temperature.
 
     Args:
         reward: What answers earn.
         temperature: That answers are drawn at, a number or a schedule.
-
-    Raises:
-        ValueError: With the remedy.
 
     """
     for name, component in reward.components.items():

@@ -14,7 +14,7 @@ from posttrain.backends.endpoint.config import Endpoint
 from posttrain.backends.endpoint.prompt_logprobs import prompt_logprobs
 from posttrain.data.batching import length_buckets
 from posttrain.data.rows import TokenRow, TokenTable
-from posttrain.data.soft_targets import SoftTargets
+from posttrain.data.soft_targets import SoftTargets, learned_places
 from posttrain.learning.models.load import Policy, load_policy, weights_digest
 from posttrain.learning.models.served_tokens import refuse_other_texts
 from posttrain.learning.models.supports import likeliest_tokens
@@ -179,7 +179,7 @@ class ServedTeacher:
         answers = prompt_logprobs(self._client, [row.ids for row in rows], top_k=top_k)
         found = []
         for row, said in zip(rows, answers, strict=True):
-            places = [said[place] for place in row.learned_places]
+            places = [said[place] for place in learned_places(row)]
             learned = [each for each in places if each is not None]
             for each in learned:
                 refuse_other_texts(self.tokenizer, each.texts, where=self.endpoint.base_url)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posttrain.data.rows import RowFacts, TokenRow, TokenTable
-from posttrain.data.soft_targets import SoftTargets, TaughtRow
+from posttrain.data.soft_targets import SoftTargets, TaughtRow, TaughtRows, learned_places
 from posttrain.learning.models import token_slices
 from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.logprobs import wanted_logprobs
@@ -123,10 +123,10 @@ def taught(teacher, *, top_k, temperature=1.0, packed=False):
     counts = [row.num_learned for row in ROWS]
     split = [each.split(counts) for each in (found.ids_NK, found.logprobs_NK, found.rest_N)]
     rows = [
-        TaughtRow(row.ids, row.learned_places, SoftTargets(*each, temperature))
+        TaughtRow(row.ids, learned_places(row), SoftTargets(*each, temperature))
         for row, *each in zip(ROWS, *split, strict=True)
     ]
-    facts = RowFacts([1.0, 2.0, 0.5], [True] * 3, [1.0] * 3, taught=rows)
+    facts = RowFacts([1.0, 2.0, 0.5], [True] * 3, [1.0] * 3, taught=TaughtRows(rows))
     return TokenTable(ROWS, pad=0, packed=packed, facts=facts)
 
 
