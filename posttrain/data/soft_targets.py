@@ -7,7 +7,7 @@ of all others together: what is kept of a distribution grows with k and not with
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from posttrain.stage.artifact_kinds import ArtifactKind
 from posttrain.stage.errors import UserError
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import polars as pl
     import torch
     from torch import Tensor
-
-    from posttrain.data.rows import TokenRow
 
 
 def soft_targets_schema() -> "pl.Schema":
@@ -70,6 +68,22 @@ class SoftTargets:
         )
 
 
+class LearnedRow(Protocol):
+    """What is asked of a row of tokens, as `posttrain.data.rows.TokenRow` says it."""
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """All tokens."""
+
+    @property
+    def start(self) -> int:
+        """The first token that bears loss."""
+
+    @property
+    def silent(self) -> tuple[tuple[int, int], ...]:
+        """Spans behind it that bear none, from and to (exclusive)."""
+
+
 @dataclass(frozen=True)
 class TaughtRow:
     """A row of text as a teacher read it, with what it says."""
@@ -106,7 +120,7 @@ class TaughtRows:
             parts[0].temperature,
         )
 
-    def refuse_other_tokens(self, learned: "Sequence[TokenRow]", *, where: str) -> None:
+    def refuse_other_tokens(self, learned: Sequence[LearnedRow], *, where: str) -> None:
         """Refuse rows that the teacher has read as other tokens, or of which it says other ones.
 
         Args:
@@ -118,17 +132,18 @@ class TaughtRows:
 
         """
         for number, (row, read) in enumerate(zip(learned, self.rows, strict=True)):
-            if (tuple(row.ids), learned_places(row)) == (read.token_ids, read.places):
+            places = learned_places(row)
+            if (tuple(row.ids), places) == (read.token_ids, read.places):
                 continue
             raise UserError(
                 f"{where}: the teacher has read row {number} as {len(read.token_ids)} tokens and"
                 f" says something of {len(read.places)}, and here it is other tokens"
-                f" ({len(row.ids)}, of which {row.num_learned} are learned); give the stage that"
+                f" ({len(row.ids)}, of which {len(places)} are learned); give the stage that"
                 " asks the teacher the same policy, template and turns"
             )
 
 
-def learned_places(row: "TokenRow") -> tuple[int, ...]:
+def learned_places(row: LearnedRow) -> tuple[int, ...]:
     """Return the places of a row's tokens that bear loss.
 
     Args:

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from posttrain.learning.algorithms.check import note_on_ratio
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.presets import AlgorithmConfig
-from posttrain.learning.rewards.config import RewardStack
+from posttrain.learning.rewards.config import RewardStack, refuse_other_temperature
 from posttrain.learning.rl.config_checks import (
     check_ahead,
     check_algorithm,
@@ -19,7 +19,6 @@ from posttrain.learning.rl.config_checks import (
     refuse_one_name_twice,
     refuse_other_critics,
     refuse_other_learners,
-    refuse_other_temperature,
     refuse_under_mask,
     refuse_unweighed,
 )

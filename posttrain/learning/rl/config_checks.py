@@ -90,22 +90,6 @@ def check_algorithm(
         _refuse_more_than_rewards(algorithm, reward.combine.kind)
 
 
-def refuse_other_temperature(reward: RewardStack, temperature: object) -> None:
-    """Raise a `ValueError` for a component that goes by log-probabilities at another temperature.
-
-    Args:
-        reward: What answers earn.
-        temperature: That answers are drawn at, a number or a schedule.
-
-    """
-    for name, component in reward.components.items():
-        if "logprobs" in component.NEEDS and temperature != 1.0:
-            raise ValueError(
-                f"reward.components.{name}: {component.kind} holds what the policy drew with"
-                " against another model at temperature 1; set temperature to 1"
-            )
-
-
 def _refuse_more_than_rewards(algorithm: Algorithm, combine: str) -> None:
     """Refuse what belongs to no component, where each component has advantages of its own."""
     told = f"reward.combine {combine} takes the advantages of each component by themselves, but"
