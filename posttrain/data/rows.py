@@ -25,6 +25,8 @@ from posttrain.stage.hashing import sha256_of_parts
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from posttrain.data.soft_targets import SoftTargets, TaughtRows
+
 
 _PROBED = 16
 _Ints = npt.NDArray[np.int64]
@@ -99,6 +101,8 @@ class RowFacts:
     scores: Sequence[float] = ()
     """Of each row; () where not asked for. `advantages` are these less a value of the prompt."""
     advantages: Sequence[float] = ()
+    taught: "TaughtRows | None" = None
+    """The rows as a teacher read them, with what it says; None where not asked for."""
 
     def take(self, kept: Sequence[int]) -> "RowFacts":
         """The facts of the rows of these indices."""
@@ -109,6 +113,7 @@ class RowFacts:
             [self.references[index] for index in kept] if self.references else (),
             [self.scores[index] for index in kept] if self.scores else (),
             [self.advantages[index] for index in kept] if self.advantages else (),
+            self.taught and self.taught.take(kept),
         )
 
 
@@ -123,10 +128,13 @@ class LearnedFacts:
     """Log-probabilities by the reference; 0 where none was asked for."""
     advantages_N: Tensor
     """Score of the row less the value of its prompt; 0 where not asked for."""
+    targets: "SoftTargets | None" = None
+    """What a teacher says of the tokens; None where not asked for."""
 
     def to(self, device: str | torch.device) -> "LearnedFacts":
         """The same on `device`."""
-        return LearnedFacts(*(tensor.to(device) for tensor in vars(self).values()))
+        known = {name: each for name, each in vars(self).items() if each is not None}
+        return LearnedFacts(**{name: each.to(device) for name, each in known.items()})
 
 
 @dataclass(frozen=True)
@@ -328,6 +336,7 @@ class TokenTable:
             # References follow from the rows and the weights that they are told beside.
             arrays += [np.array(known.solve_rates)]
             arrays += [np.array(known.scores)] if known.scores else []
+            arrays += known.taught.arrays() if known.taught else []
         return sha256_of_parts(array.tobytes() for array in arrays)
 
     def batch(self, part: Sequence[int]) -> TokenBatch:
@@ -365,6 +374,7 @@ class TokenTable:
         )
         reference_N = torch.cat([*known.references]) if known.references else 0.0 * weights_N
         facts = LearnedFacts(weights_N, positives_N, solve_rates_N, reference_N, advantages_N)
+        facts = replace(facts, targets=known.taught.targets() if known.taught else None)
         return replace(batch, num_units=float(weights_N.double().sum()), facts=facts)
 
     def _pack(self, rows_B: _Ints, length_B: _Ints, start_B: _Ints) -> TokenBatch:

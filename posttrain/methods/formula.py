@@ -44,6 +44,8 @@ class FormulaRollouts:
     loss is of the drawn tokens alone, that is `log_p`."""
     log_all_old: Sequence[Tensor] = ()
     """The same of the policy before the first update of the step."""
+    log_all_ref: Sequence[Tensor] = ()
+    """The same of the reference."""
     stored: Sequence[Mapping[str, Any]] = ()
     """The rows as the stage stored them, for a formula that reads more."""
     worths: "Sequence[TurnWorths]" = ()

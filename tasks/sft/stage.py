@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 import torch
@@ -22,8 +23,21 @@ from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.sft.config import SftConfig
 
+if TYPE_CHECKING:
+    from posttrain.data.soft_targets import TaughtRows
+
 _UNJUDGED = pl.col("verified").is_null()
-_COLUMNS = ["problem_id", "source", "prompt", "text", "verified", "score", "weight", "context"]
+_COLUMNS = [
+    "id",
+    "problem_id",
+    "source",
+    "prompt",
+    "text",
+    "verified",
+    "score",
+    "weight",
+    "context",
+]
 
 
 def run(
@@ -38,6 +52,11 @@ def run(
     if config.require_verified:
         _refuse_unverified(traces, inputs["traces"])
     traces = _taught(traces, config.loss, inputs["traces"], context)
+    taught: TaughtRows | None = None
+    if "targets" in config.loss.NEEDS:
+        from posttrain.data.soft_targets import rows_with_targets
+
+        traces, taught = rows_with_targets(traces, inputs["targets"], note=context.note)
     policy = load_policy(inputs["policy"], device=context.device)
     config.template.give_to(policy.tokenizer, where="sft")
 
@@ -45,7 +64,7 @@ def run(
         prompts_of(traces),
         traces["text"].to_list(),
         turns=config.turns,
-        facts=_facts(traces, config.loss),
+        facts=_facts(traces, config.loss, taught),
         sources=traces["source"].to_list(),
     )
     measured = _Measured.of(inputs, policy, config, context)
@@ -155,16 +174,16 @@ def _taught(traces: pl.DataFrame, loss: RowLoss, path: Path, context: StageConte
     return traces
 
 
-def _facts(traces: pl.DataFrame, loss: RowLoss) -> RowFacts | None:
+def _facts(traces: pl.DataFrame, loss: RowLoss, taught: "TaughtRows | None") -> RowFacts | None:
     """Say what a loss may know of the rows; None where all count alike and it asks for nothing."""
     judged = "judgments" in loss.NEEDS
-    asked = judged or not loss.NEEDS.isdisjoint({"reference", "advantages"})
+    asked = judged or not loss.NEEDS.isdisjoint({"reference", "advantages", "targets"})
     if not asked and (traces["weight"] == 1.0).all():
         return None
     if not judged:
         traces = traces.with_columns(verified=pl.lit(value=True))
     rate = pl.col("verified").mean().over("problem_id")
     known = traces.select("weight", "verified", rate=rate.cast(pl.Float64))
-    facts = RowFacts(*(column.to_list() for column in known.get_columns()))
+    weights, verified, rates = (column.to_list() for column in known.get_columns())
     scores = traces["score"].to_list() if "advantages" in loss.NEEDS else ()
-    return replace(facts, scores=scores)
+    return RowFacts(weights, verified, rates, scores=scores, taught=taught)

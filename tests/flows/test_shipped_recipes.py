@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from posttrain.learning.models.build import build_llama
-from posttrain.learning.models.load import save_policy
+from posttrain.learning.models.load import load_policy, save_policy
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.pipeline.recipe import load_recipe
 from tests.conftest import made_toy
@@ -22,8 +22,11 @@ CHAINS = {
     "mid-training": ["imported", "base", "sft", "rl"],
     "expert-iteration": ["base", "sft", "sft_1", "sft_2", "sft_3"],
     "own-evaluation": ["base"],
+    "on-policy-distillation": ["teacher", "base", "rl"],
 }
 """Recipe -> the policies that its evaluation compares, in order."""
+RUN_BY_THEMSELVES = {"own-evaluation", "on-policy-distillation"}
+"""Those whose models and data have tests of their own."""
 
 SOURCES = [
     {
@@ -105,7 +108,7 @@ def test_it_resolves_as_it_is_shipped(name, capsys):
 
 # Each is a whole pipeline: three to eleven stages that train or sample.
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in CHAINS if name != "own-evaluation"])
+@pytest.mark.parametrize("name", [name for name in CHAINS if name not in RUN_BY_THEMSELVES])
 def test_it_runs_to_its_end_on_a_tiny_model(project, name):
     folder = project.write(f"recipes/{name}/recipe.yaml", shrunk(name)).parent
     done = project.cli("run", f"recipes/{name}", "--local", env={"POSTTRAIN_TRACKING": "off"})
@@ -136,6 +139,47 @@ def test_an_evaluation_alone_asks_every_row_of_the_file_once(project):
     assert (report["num_problems"], report["num_samples"], report["temperature"]) == (4, 1, 0.0)
     completions = pl.read_parquet(folder / "data/evaluate/completions.parquet")
     assert sorted(completions["prompt"]) == sorted(row["prompt"] for row in rows)
+
+
+# Six stages, and a plan again.
+@pytest.mark.slow
+def test_a_student_is_distilled_and_its_lineage_and_its_key_know_the_teacher(project):
+    shipped = ROOT / "recipes/on-policy-distillation/recipe.yaml"
+    recipe = YAML(typ="safe").load(shipped.read_text())
+    recipe |= {name: SMALL[name] for name in ("run", "synthesize", "curate", "evaluate")}
+    recipe["import_model"] = {"path": "../../tiny"}
+    recipe["teacher"] = {"path": "../../taught"}
+    recipe["rl"] |= {"steps": 2, "problems_per_step": 8, "max_tokens": 16, "engine": "torch"}
+    recipe["rl"]["learner"] = {"lora": {"rank": 2}}
+    # Beyond what ships: the rows that it is taught before, which the flow has a place for.
+    recipe["teach"] = {"top_k": 16}
+    recipe["sft"] = {**SMALL["sft"], "loss": "soft_targets"}
+    teacher = load_policy(project.root / "tiny")
+    for seed in (1, 2):
+        model = build_llama(
+            teacher.tokenizer, hidden=48, layers=1, heads=2, seed=seed, max_length=128
+        )
+        save_policy(model, teacher.tokenizer, project.root / "taught")
+        project.write("recipes/opd/recipe.yaml", json.dumps(recipe))
+        plan = project.cli("plan", "recipes/opd").stdout
+        if seed == 2:
+            # With another teacher all that listens to it may run again, and nothing else.
+            stages = dict(line.split()[:2] for line in plan.splitlines() if len(line.split()) > 1)
+            assert stages["teacher"] == "run"
+            assert {name for name, what in stages.items() if what == "maybe"} == {
+                *("teach", "sft", "rl", "evaluate"),
+            }
+        else:
+            done = project.cli("run", "recipes/opd", "--local", env={"POSTTRAIN_TRACKING": "off"})
+            assert done.returncode == 0, done.stderr
+    folder = project.root / "recipes/opd"
+    evaluated = json.loads((folder / "data/evaluate/report.json").read_text())
+    assert [each["name"] for each in evaluated["policies"]] == ["teacher", "base", "sft", "rl"]
+    completions = pl.read_parquet(folder / "data/evaluate/completions.parquet")
+    assert completions["generator"].n_unique() == 4
+    for made in ("rl/policy", "sft/policy", "teach/targets.parquet"):
+        above = project.cli("lineage", "up", f"recipes/opd/data/{made}").stdout
+        assert "recipes/opd/data/teacher/policy" in above
 
 
 OWN_PAIRS = """

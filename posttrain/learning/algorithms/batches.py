@@ -121,6 +121,11 @@ class PolicyBatch:
     log_all_NV: "Tensor | None" = None
     """Of the current policy, of the whole vocabulary at the N drawn tokens, in the mask's order,
     with gradient; with need `distribution`."""
+    divergences_KBT: "Tensor | None" = None
+    """What each of K regularizers made of the policy's whole distributions and the reference's at
+    the drawn tokens, with gradient; with need `reference_divergence`."""
+    divergence_BT: "Tensor | None" = None
+    """For a regularizer: its own of `divergences_KBT`."""
     marks_KBT: "Tensor | None" = None
     """What each of K regularizers said of the tokens before the first update."""
     past_K2: "Tensor | None" = None

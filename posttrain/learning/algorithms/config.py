@@ -218,7 +218,8 @@ class Algorithm(StageConfig):
     @property
     def uses_reference(self) -> bool:
         """True where some part asks for the reference policy."""
-        return not self.needs.isdisjoint({"reference", "rewards_reference"})
+        asking = {"reference", "rewards_reference", "reference_divergence"}
+        return not self.needs.isdisjoint(asking)
 
     @property
     def varies_within_rollouts(self) -> bool:

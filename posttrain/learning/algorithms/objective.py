@@ -251,13 +251,14 @@ def policy_objective(
 def _with_own(
     algorithm: Algorithm, batch: PolicyBatch
 ) -> Iterator[tuple[str, Regularizer, PolicyBatch]]:
-    """Each regularizer with its name, and the batch with its own marks and past."""
-    marks = iter(() if batch.marks_KBT is None else batch.marks_KBT)
-    past = iter(() if batch.past_K2 is None else batch.past_K2)
+    """Each regularizer with its name, and the batch with its own divergence, marks and past."""
+    given = (batch.divergences_KBT, batch.marks_KBT, batch.past_K2)
+    divergences, marks, past = (iter(() if each is None else each) for each in given)
     for name, each in algorithm.regularizers.items():
         mark_BT = next(marks, None) if each.MARKS else None
         past_2 = next(past, None) if each.FOLLOWS else None
-        yield name, each, replace(batch, mark_BT=mark_BT, past_2=past_2)
+        own_BT = next(divergences, None) if "reference_divergence" in each.needs else None
+        yield name, each, replace(batch, divergence_BT=own_BT, mark_BT=mark_BT, past_2=past_2)
 
 
 def policy_loss(

@@ -27,6 +27,8 @@ NEEDS: Mapping[str, str] = {
     "entropy_gradient": "the same with its gradient, by a pass of its own",
     "distribution": "the current policy's log-probabilities of the whole vocabulary at each drawn"
     " token, with their gradient; `V` numbers a token, so smaller micro-batches",
+    "reference_divergence": "what a regularizer makes of the policy's whole distribution at each"
+    " drawn token and the reference's, slice by slice, so without more memory",
     "group_statistics": "mean and deviation of the rewards of each rollout's whole group",
     "vocabulary_ratio": "how much likelier each token of the vocabulary became, on average",
     "whole_groups": "that all rollouts of a group go through the model together",

@@ -11,6 +11,10 @@ import torch
 from torch import Tensor
 
 Divergence = Literal["reverse_kl", "forward_kl", "jensen_shannon", "chi_squared"]
+Distilled = Literal[
+    "forward_kl", "reverse_kl", "jensen_shannon", "skew_forward_kl", "skew_reverse_kl"
+]
+"""What a policy is distilled by; see `distilled`."""
 
 
 def _kl(first_NV: Tensor, second_NV: Tensor) -> Tensor:
@@ -62,3 +66,50 @@ def divergence(
     policy_NV = policy_logits_NV.log_softmax(-1)
     reference_NV = reference_logits_NV.log_softmax(-1)
     return DIVERGENCES[kind](policy_NV, reference_NV)
+
+
+def _mixture(one_NV: Tensor, other_NV: Tensor, weight: float) -> Tensor:
+    """Log of `weight` times the one and the remainder times the other."""
+    return torch.logaddexp(one_NV + math.log(weight), other_NV + math.log1p(-weight))
+
+
+def _weighted_jensen_shannon(teacher_NV: Tensor, policy_NV: Tensor, weight: float) -> Tensor:
+    middle_NV = _mixture(teacher_NV, policy_NV, weight)
+    return weight * _kl(teacher_NV, middle_NV) + (1 - weight) * _kl(policy_NV, middle_NV)
+
+
+_DISTILLED: dict[Distilled, Callable[[Tensor, Tensor, float], Tensor]] = {
+    "forward_kl": lambda teacher_NV, policy_NV, _: _kl(teacher_NV, policy_NV),
+    "reverse_kl": lambda teacher_NV, policy_NV, _: _kl(policy_NV, teacher_NV),
+    "jensen_shannon": _weighted_jensen_shannon,
+    "skew_forward_kl": lambda teacher_NV, policy_NV, weight: _kl(
+        teacher_NV, _mixture(teacher_NV, policy_NV, weight)
+    ),
+    "skew_reverse_kl": lambda teacher_NV, policy_NV, weight: _kl(
+        policy_NV, _mixture(policy_NV, teacher_NV, weight)
+    ),
+}
+
+
+def distilled(
+    teacher_NV: Tensor, policy_NV: Tensor, *, kind: Distilled, weight: float = 0.5
+) -> Tensor:
+    """Measure how far a policy is from its teacher, in nats.
+
+    With a teacher P and a policy Q: ``forward_kl`` KL(P || Q), ``reverse_kl`` KL(Q || P),
+    ``jensen_shannon`` w KL(P || M) + (1 - w) KL(Q || M) with M = w P + (1 - w) Q,
+    ``skew_forward_kl`` KL(P || w P + (1 - w) Q), ``skew_reverse_kl`` KL(Q || (1 - w) P + w Q).
+    Source: Jensen-Shannon of weight w: GKD, arXiv 2306.13649, equation 1; skew: DistiLLM, arXiv
+    2402.03898.
+
+    Args:
+        teacher_NV: Log-probabilities of the teacher's outcomes, in nats.
+        policy_NV: Those of the policy, of the same outcomes.
+        kind: Which divergence.
+        weight: The w of mixtures, between 0 and 1.
+
+    Returns:
+        One number per row, ``[N]``; equal distributions give 0.
+
+    """
+    return _DISTILLED[kind](teacher_NV, policy_NV, weight)

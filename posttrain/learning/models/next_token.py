@@ -9,20 +9,27 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from posttrain.learning.models.final_logits import final_logits
+from posttrain.learning.models.final_logits import FinalLogits, final_logits
 from posttrain.learning.models.logprobs import states_at
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def states_before(model: "PreTrainedModel", input_ids_BT: Tensor, *, wanted_BT: Tensor) -> Tensor:
+def states_before(
+    model: "PreTrainedModel",
+    input_ids_BT: Tensor,
+    *,
+    wanted_BT: Tensor,
+    position_ids_BT: Tensor | None = None,
+) -> Tensor:
     """Compute the last hidden state from which each wanted token is said.
 
     Args:
         model: Any causal language model of transformers.
-        input_ids_BT: Token ids, right-padded.
+        input_ids_BT: Token ids, right-padded or packed.
         wanted_BT: True at N tokens, none of them the first of its row.
+        position_ids_BT: Of packed rows: each restart at 0 begins a sequence of its own.
 
     Returns:
         States ``[N, D]``, row by row.
@@ -35,7 +42,13 @@ def states_before(model: "PreTrainedModel", input_ids_BT: Tensor, *, wanted_BT: 
         raise ValueError("the first token of a row has no past and so no distribution")
     before_BT = F.pad(wanted_BT[:, 1:], (0, 1))
     starts_B = wanted_BT.int().argmax(-1)
-    return states_at(model, input_ids_BT, wanted_BT=before_BT, starts_B=starts_B)
+    return states_at(
+        model,
+        input_ids_BT,
+        wanted_BT=before_BT,
+        starts_B=starts_B,
+        position_ids_BT=position_ids_BT,
+    )
 
 
 def head_logits(model: "PreTrainedModel", states_ND: Tensor) -> Tensor:
@@ -50,7 +63,24 @@ def head_logits(model: "PreTrainedModel", states_ND: Tensor) -> Tensor:
 
     """
     head: Any = model.get_output_embeddings()
+    return logits_by(states_ND, head.weight, head.bias, final_logits(model.config))
+
+
+def logits_by(
+    states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, final: FinalLogits
+) -> Tensor:
+    """Compute what `head_logits` does, by a head that is at hand.
+
+    Args:
+        states_ND: Of `states_before`.
+        weight_VD: Of the output embedding.
+        bias_V: Likewise; None where it has none.
+        final: What the architecture does behind it.
+
+    Returns:
+        Logits ``[N, V]``, in float32.
+
+    """
     # Under autocast the head would round the logits.
     with torch.autocast(states_ND.device.type, enabled=False):
-        logits_NV = F.linear(states_ND.to(head.weight.dtype), head.weight, head.bias)
-        return final_logits(model.config)(logits_NV).float()
+        return final(F.linear(states_ND.to(weight_VD.dtype), weight_VD, bias_V)).float()

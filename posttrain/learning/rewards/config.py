@@ -219,3 +219,22 @@ def _with_ends(value: Any, chosen: Mapping[int, int]) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(_with_ends(each, chosen) for each in value)
     return value
+
+
+def refuse_other_temperature(reward: RewardStack, temperature: object) -> None:
+    """Refuse a component that compares log-probabilities at temperature 1 with others.
+
+    Args:
+        reward: What answers earn.
+        temperature: That answers are drawn at, a number or a schedule.
+
+    Raises:
+        ValueError: With the remedy.
+
+    """
+    for name, component in reward.components.items():
+        if "logprobs" in component.NEEDS and temperature != 1.0:
+            raise ValueError(
+                f"reward.components.{name}: {component.kind} holds what the policy drew with"
+                " against another model at temperature 1; set temperature to 1"
+            )

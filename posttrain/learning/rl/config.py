@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from posttrain.learning.algorithms.check import note_on_ratio
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.presets import AlgorithmConfig
-from posttrain.learning.rewards.config import RewardStack
+from posttrain.learning.rewards.config import RewardStack, refuse_other_temperature
 from posttrain.learning.rl.config_checks import (
     check_ahead,
     check_algorithm,
@@ -184,6 +184,7 @@ class RlConfig(Schedulable):
                 f"reference.kind is {self.reference.kind}, but the algorithm has no kl, so no"
                 " reference is asked; add algorithm.regularizers.kl, or leave reference out"
             )
+        refuse_other_temperature(self.reward, self.temperature)
         refuse_other_critics(self.algorithm, self.critic)
         refuse_unweighed(self.algorithm, self.draw.additions)
         refuse_carried_instructions(self.producer, self.draw.instructions)

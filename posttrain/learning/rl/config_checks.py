@@ -21,7 +21,14 @@ from posttrain.stage.slots import name_of
 _OF_PRODUCERS = frozenset({"states"})
 """What the learner of RL cannot compute: producers give it, or do not."""
 _OF_THE_WHOLE = frozenset(
-    {"distribution", "entropy_gradient", "vocabulary_ratio", "turn_values", "generation_logprobs"}
+    {
+        "distribution",
+        "reference_divergence",
+        "entropy_gradient",
+        "vocabulary_ratio",
+        "turn_values",
+        "generation_logprobs",
+    }
 )
 """What is not computed of a policy that may not draw every token."""
 

@@ -33,7 +33,7 @@ from posttrain.learning.rl.failures import (
     refuse_infinite,
 )
 from posttrain.learning.rl.gap import engine_gap, refuse_gap, token_gap
-from posttrain.learning.rl.passes import ModelPasses
+from posttrain.learning.rl.passes import ModelPasses, learned_statistics
 from posttrain.learning.rl.rollout import (
     Group,
 )
@@ -224,13 +224,7 @@ class PolicyLearner:
         """
         passes, algorithm = self.passes, self.passes.config.algorithm
         needs = algorithm.needs
-        found = passes.policy(
-            self.model,
-            batch.input_ids_BT,
-            batch.mask_BT,
-            with_entropy="entropy" in needs,
-            with_distribution="distribution" in needs,
-        )
+        found, divergences_KBT = learned_statistics(passes, batch)
         new_BT, old_BT = found.logprobs_BT, batch.old_logprobs_BT
         known = replace(
             batch,
@@ -244,6 +238,7 @@ class PolicyLearner:
             if "vocabulary_ratio" in needs
             else None,
             log_all_NV=found.log_all_NV,
+            divergences_KBT=divergences_KBT,
         )
         entropy_BT = passes.entropy(batch) if "entropy_gradient" in needs else None
         with errors_of_rl():

@@ -211,6 +211,37 @@ class ModelPasses:
         return {place: tuple(values_T[mask_T].tolist()) for place, values_T, mask_T in values}
 
 
+def learned_statistics(
+    passes: ModelPasses, batch: TrainBatch
+) -> tuple[TokenStatistics, Tensor | None]:
+    """Compute what the algorithm needs of the policy at the drawn tokens, with gradient.
+
+    Args:
+        passes: The policy, and its reference where that is asked.
+        batch: Rollouts.
+
+    Returns:
+        What `ModelPasses.policy` gives; and what each regularizer that needs
+        `reference_divergence` makes of the policy's whole distributions and the reference's
+        ``[K, B, T]``, None where none needs it.
+
+    """
+    needs = passes.config.algorithm.needs
+    if "reference_divergence" in needs:
+        from posttrain.learning.rl.reference_divergence import beside_reference
+
+        assert passes.reference is not None
+        return beside_reference(passes.trainable, passes.reference.model, passes.config, batch)
+    found = passes.policy(
+        passes.trainable.model,
+        batch.input_ids_BT,
+        batch.mask_BT,
+        with_entropy="entropy" in needs,
+        with_distribution="distribution" in needs,
+    )
+    return found, None
+
+
 def before_updates(
     passes: ModelPasses, samples: Sequence[TrainSample], needs: Collection[str]
 ) -> dict[str, list[tuple[float, ...]]]:

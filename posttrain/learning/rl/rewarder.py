@@ -143,4 +143,5 @@ def answers_of(rows: Sequence[Sequence[Rollout]], problem: Problem) -> Answers:
         turns=tuple(rollout.drawn_by_turn for rollout in group),
         earned=tuple(tuple(earned for earned, _ in rollout.turns) for rollout in group),
         role=group[0].role,
+        logprobs=tuple(rollout.logprobs for rollout in group),
     )

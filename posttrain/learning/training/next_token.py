@@ -167,6 +167,10 @@ def _with_facts(
         assert corpus.facts is not None
         references = reference_logprobs(policy, rows, config)
         corpus = replace(corpus, facts=replace(corpus.facts, references=references))
+    if "targets" in needs:
+        assert corpus.facts is not None
+        assert corpus.facts.taught is not None
+        corpus.facts.taught.refuse_other_tokens(rows, where=config.STAGE)
     if "advantages" in needs:
         assert corpus.facts is not None
         above, known = rows_above_values(policy, rows, corpus.facts, config, note=note)

@@ -1,6 +1,6 @@
 """Rows of tokens that a policy can learn from, the batches that they make, and a batch's loss."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from posttrain.learning.models.load import Policy
+    from posttrain.learning.models.supports import OfSupport
     from posttrain.learning.training.router_loss import RoutedRows
 
 
@@ -203,14 +204,7 @@ def loss_by(part: RowLoss) -> Loss[TokenBatch]:
     def loss(
         model: "PreTrainedModel", batch: TokenBatch, denominator: float
     ) -> tuple[Tensor, Mapping[str, Tensor]]:
-        found = wanted_statistics(
-            model,
-            batch.input_ids_BT,
-            wanted_BT=batch.wanted_BT,
-            position_ids_BT=position_ids(batch),
-            with_normalizer="normalizers" in part.NEEDS,
-        )
-        losses_N = part.losses(_learned_tokens(batch, found))
+        losses_N = part.losses(_learned_tokens(batch, *_statistics(model, batch, part.NEEDS)))
         if batch.facts is not None:
             losses_N = batch.facts.weights_N * losses_N
         return losses_N.sum() / denominator, {}
@@ -225,7 +219,30 @@ def routed_rows(batch: TokenBatch) -> "RoutedRows":
     return RoutedRows(batch.input_ids_BT, batch.wanted_BT, position_ids(batch))
 
 
-def _learned_tokens(batch: TokenBatch, found: LearnedStatistics) -> LearnedTokens:
+def _statistics(
+    model: "PreTrainedModel", batch: TokenBatch, needs: Collection[str]
+) -> "tuple[LearnedStatistics, OfSupport | None]":
+    """What the model says of the learned tokens, and of those that a teacher holds to be likely."""
+    if "targets" in needs:
+        from posttrain.learning.models.supports import on_support
+
+        assert batch.facts is not None
+        assert batch.facts.targets is not None
+        support = on_support(model, batch, batch.facts.targets)
+        return LearnedStatistics(support.logprobs_N, None, None), support
+    found = wanted_statistics(
+        model,
+        batch.input_ids_BT,
+        wanted_BT=batch.wanted_BT,
+        position_ids_BT=position_ids(batch),
+        with_normalizer="normalizers" in needs,
+    )
+    return found, None
+
+
+def _learned_tokens(
+    batch: TokenBatch, found: LearnedStatistics, support: "OfSupport | None"
+) -> LearnedTokens:
     """Put what the model says beside what is known of the rows; without facts all are right."""
     zeros_N = found.logprobs_N.detach() * 0.0
     known = batch.facts or LearnedFacts(
@@ -239,6 +256,8 @@ def _learned_tokens(batch: TokenBatch, found: LearnedStatistics) -> LearnedToken
         reference_N=known.reference_N,
         advantages_N=known.advantages_N,
         normalizers_N=found.normalizer_N,
+        targets=known.targets,
+        support=support,
     )
 
 

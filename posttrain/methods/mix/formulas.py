@@ -33,6 +33,23 @@ def kdrl(rows: FormulaRollouts) -> Tensor:
     return rows.over_tokens(loss)
 
 
+def on_policy_distillation(rows: FormulaRollouts) -> Tensor:
+    """On-policy distillation: by the ratio to what sampled, log-ratios to the teacher as gains."""
+    return rows.over_tokens(lambda i: -rows.ratio(i) * (rows.log_ref[i] - rows.log_engine[i]))
+
+
+def gkd(rows: FormulaRollouts) -> Tensor:
+    """GKD, equation 1 with beta 1/2, over all tokens; what was drawn has no gradient of its own."""
+
+    def loss(i: int) -> Tensor:
+        policy, teacher = rows.log_all[i], rows.log_all_ref[i]
+        middle = torch.log((teacher.exp() + policy.exp()) / 2)
+        sides = [each.exp() * (each - middle) for each in (teacher, policy)]
+        return torch.stack(sides).sum(-1).mean(0) + 0.0 * rows.log_p[i]
+
+    return rows.over_tokens(loss)
+
+
 def rl_plus(rows: FormulaRollouts) -> Tensor:
     """RL-PLUS: against the policy's own rewards, and demonstrations by multiple importance."""
     return _beside_own(rows, lambda p, old, _: 2 * p / (old + 0.5 * (old + 1)))

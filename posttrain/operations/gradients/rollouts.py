@@ -370,7 +370,7 @@ def _formula_rows(
     ]
     with torch.no_grad():
         all_before = run.distributions(of_step[0].policy(run.initial), stored)
-        reference = run.logprobs(run.reference, stored)
+        all_by_reference = run.distributions(run.reference, stored)
     values: dict[tuple[int, ...], tuple[float, ...]] = {}
     for each in of_step:
         values |= dict(zip(each.drawn, each.values, strict=True))
@@ -380,7 +380,8 @@ def _formula_rows(
         log_all=log_all,
         log_all_old=all_before,
         log_engine=[torch.tensor(row["logprobs"]).double() for row in stored],
-        log_ref=reference,
+        log_ref=of_drawn(stored, all_by_reference),
+        log_all_ref=all_by_reference,
         reward=[row["reward"] for row in stored],
         group=[row["group"] for row in stored],
         chosen=[

@@ -68,11 +68,13 @@ def accumulated(algorithm, batch, logprobs, splits):
 
 
 # What follows has log-probabilities of drawn tokens alone; terms over whole distributions and exact
-# entropies have tests of their own in test_token_rules.py.
+# entropies have tests of their own in test_token_rules.py and test_rl_distillation.py.
 OF_DRAWN_TOKENS = [
     name
     for name in PRESETS
-    if PRESETS[name].algorithm.needs.isdisjoint({"distribution", "entropy_gradient"})
+    if PRESETS[name].algorithm.needs.isdisjoint(
+        {"distribution", "reference_divergence", "entropy_gradient"}
+    )
 ]
 
 

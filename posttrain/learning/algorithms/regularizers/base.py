@@ -89,6 +89,21 @@ class Regularizer(AlgorithmPart):
         """True where `advantage_bonus` gives something."""
         return False
 
+    def of_distributions(self, policy_NV: "Tensor", reference_NV: "Tensor") -> "Tensor":
+        """Compare the policy's whole distributions with the reference's, a slice of tokens at once.
+
+        It is asked where the part needs `reference_divergence`, and of each token by itself.
+
+        Args:
+            policy_NV: Log-probabilities of the whole vocabulary, with gradient.
+            reference_NV: Those of the reference.
+
+        Returns:
+            A number for each token `[N]`, which `loss` finds as `divergence_BT` of its batch.
+
+        """
+        raise NotImplementedError
+
     def loss(
         self,
         logprobs_BT: "Tensor",

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from posttrain.learning.algorithms.regularizers.base import Regularizer
+from posttrain.learning.algorithms.regularizers.distillation import DistillationRegularizer
 from posttrain.learning.algorithms.regularizers.entropy import EntropyRegularizer
 from posttrain.learning.algorithms.regularizers.entropy_band import EntropyBandRegularizer
 from posttrain.learning.algorithms.regularizers.imitation import ImitationRegularizer
@@ -31,6 +32,7 @@ REGULARIZERS = Slot(
         "low_probability": LowProbabilityRegularizer,
         "kl_by_outcome": KlByOutcomeRegularizer,
         "kl_covariance": KlCovarianceRegularizer,
+        "distillation": DistillationRegularizer,
     },
     one_of=("token_cost", "advantage_bonus", "loss"),
 )

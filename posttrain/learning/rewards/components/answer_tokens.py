@@ -1,13 +1,18 @@
 """What models say of the tokens of answers: each sequence of one is read by itself, as drawn."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from posttrain.backends.endpoint.config import Endpoint
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rewards import port_models
 from posttrain.learning.rewards.components.base import Answers
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 def answers_logprobs(policy: Policy, groups: Sequence[Answers]) -> list[list[float]]:
@@ -23,6 +28,41 @@ def answers_logprobs(policy: Policy, groups: Sequence[Answers]) -> list[list[flo
     """
     ids, drawn, counts = _by_sequence(groups)
     rows = iter(port_models.drawn_logprobs(policy, ids, drawn))
+    return [[value for _ in range(count) for value in next(rows)] for count in counts]
+
+
+def served_logprobs(
+    endpoint: Endpoint, tokenizer: "PreTrainedTokenizerBase | None", groups: Sequence[Answers]
+) -> list[list[float]]:
+    """Ask a served model for the log-probabilities of what was drawn, each sequence by itself.
+
+    Args:
+        endpoint: Where it answers; it must give `prompt_logprobs`.
+        tokenizer: The policy's, which the server must share.
+        groups: Answers, with their tokens.
+
+    Returns:
+        As `answers_logprobs` does, at temperature 1.
+
+    Raises:
+        UserError: It does not answer, or has another tokenizer.
+
+    """
+    from posttrain.backends.endpoint.client import open_client
+    from posttrain.backends.endpoint.prompt_logprobs import prompt_logprobs
+    from posttrain.learning.models.served_tokens import refuse_other_texts
+
+    ids, drawn, counts = _by_sequence(groups)
+    found: list[list[float]] = []
+    for said, marks in zip(
+        prompt_logprobs(open_client(endpoint), ids, top_k=1), drawn, strict=True
+    ):
+        learned = [each for each, mark in zip(said, marks, strict=True) if mark and each]
+        if tokenizer is not None:
+            for each in learned:
+                refuse_other_texts(tokenizer, each.texts, where=endpoint.base_url)
+        found.append([each.logprob for each in learned])
+    rows = iter(found)
     return [[value for _ in range(count) for value in next(rows)] for count in counts]
 
 

@@ -56,6 +56,8 @@ class Answers:
     """Who gave them, where an environment has several roles."""
     solved: tuple[bool | None, ...] = ()
     """Which answers are right, for a component with `solved` in its NEEDS; None if not judged."""
+    logprobs: tuple[tuple[float, ...], ...] = ()
+    """Of the drawn tokens of each answer, by what drew them, in nats at the temperature of that."""
     scores: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
     """What the components gave that this one names in `reads`."""
 
@@ -136,7 +138,8 @@ class Component(Part, Schedulable):
     """True where a score of 1 says that the problem is solved, so that it may do so by default."""
     NEEDS: ClassVar[frozenset[str]] = frozenset()
     """`solved` for a component that must know which answers are right, `tokens` for one that goes
-    by the tokens of an answer or their number, and not by its text alone."""
+    by the tokens of an answer or their number, and not by its text alone, `logprobs` for one that
+    goes by what the policy drew them with, at temperature 1."""
     RANGE: ClassVar[Range] = (0.0, 1.0)
     """The least and the greatest score of an answer; a score beyond them is refused."""
 

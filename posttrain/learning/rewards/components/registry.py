@@ -28,6 +28,7 @@ from posttrain.learning.rewards.components.solved_length import SolvedLengthComp
 from posttrain.learning.rewards.components.stored import StoredComponent
 from posttrain.learning.rewards.components.subgoals import SubgoalsComponent
 from posttrain.learning.rewards.components.target_length import TargetLengthComponent
+from posttrain.learning.rewards.components.teacher import TeacherComponent
 from posttrain.learning.rewards.components.token_log_ratio import TokenLogRatioComponent
 from posttrain.learning.rewards.components.tokens import TokensComponent
 from posttrain.learning.rewards.components.told_length import ToldLengthComponent
@@ -53,6 +54,7 @@ COMPONENTS = Slot(
         "model": ModelComponent,
         "log_ratio": LogRatioComponent,
         "token_log_ratio": TokenLogRatioComponent,
+        "teacher": TeacherComponent,
         "pairwise": PairwiseComponent,
         "win_rate": WinRateComponent,
         "earned": EarnedComponent,

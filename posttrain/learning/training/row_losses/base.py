@@ -10,12 +10,16 @@ from posttrain.stage.slots import Part
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from posttrain.data.soft_targets import SoftTargets
+    from posttrain.learning.models.supports import OfSupport
+
 ROW_LOSS_NEEDS: Mapping[str, str] = {
     "judgments": "whether each row is right: rows that could not be judged are left out",
     "mixed_prompts": "prompts with right rows and wrong ones: the rows of others are left out",
     "reference": "the log-probabilities of the policy that the stage starts from",
     "advantages": "scores less values of their prompts: rows that are not above are left out",
     "normalizers": "the log-sum-exp of the logits at each token",
+    "targets": "what a teacher says of each token: a table of soft targets",
 }
 """What a loss may ask for in its `NEEDS`, and what that is."""
 
@@ -38,6 +42,10 @@ class LearnedTokens:
     """Score of the row less the value of its prompt; 0 unless the loss needs `advantages`."""
     normalizers_N: "Tensor | None"
     """Log-sum-exp of the logits, with gradient; None unless the loss needs `normalizers`."""
+    targets: "SoftTargets | None" = None
+    """The teacher's likeliest tokens; None unless the loss needs `targets`."""
+    support: "OfSupport | None" = None
+    """What the policy says of these, with gradient; None unless the loss needs `targets`."""
 
 
 class RowLoss(Part, Schedulable):

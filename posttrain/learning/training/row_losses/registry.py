@@ -6,6 +6,7 @@ from posttrain.learning.training.row_losses.cross_entropy import CrossEntropy
 from posttrain.learning.training.row_losses.f_divergence import FDivergence
 from posttrain.learning.training.row_losses.inverse_soft_q import InverseSoftQ
 from posttrain.learning.training.row_losses.negative_aware import NegativeAware
+from posttrain.learning.training.row_losses.soft_targets import SoftTargetsLoss
 from posttrain.learning.training.row_losses.unlikelihood import Unlikelihood
 from posttrain.stage.slots import Slot
 
@@ -19,6 +20,7 @@ ROW_LOSSES = Slot(
         "inverse_soft_q": InverseSoftQ,
         "f_divergence": FDivergence,
         "advantage_leftover": AdvantageLeftover,
+        "soft_targets": SoftTargetsLoss,
     },
     one_of=("losses",),
 )
