@@ -76,6 +76,15 @@ class LearnerConfig(StageConfig):
     early_stop: EarlyStopConfig | None = None
     """Stop by the loss on held-out rows."""
 
+    @model_validator(mode="after")
+    def _router_reads_whole_rows(self) -> Self:
+        if self.context_parallel and self.router_loss is not None:
+            raise ValueError(
+                "context_parallel gives each process some tokens of a row, and router_loss counts the"
+                " experts of all; leave one of the two out"
+            )
+        return self
+
 
 class PaceConfig(Schedulable):
     """How much of the table is trained on: a curriculum that may swing."""
