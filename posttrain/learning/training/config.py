@@ -80,7 +80,7 @@ class LearnerConfig(StageConfig):
     def _router_reads_whole_rows(self) -> Self:
         if self.context_parallel and self.router_loss is not None:
             raise ValueError(
-                "context_parallel gives each process some tokens of a row, and router_loss counts the"
+                "context_parallel gives a process some tokens of a row, and router_loss counts the"
                 " experts of all; leave one of the two out"
             )
         return self
