@@ -97,6 +97,15 @@ class StageConfig(BaseModel):
         """The values, as JSON has them, without those of fields that change no byte."""
         return self.model_dump(mode="json", exclude=_unkeyed(self) or None)
 
+    def packages(self) -> frozenset[str]:
+        """Name the packages of extras that a stage imports for these values: `PACKAGES`, or more.
+
+        Returns:
+            Names as in a registry.
+
+        """
+        return self.PACKAGES
+
     def remarks(self) -> tuple[str, ...]:
         """Say what somebody should know of these values though they may well be meant.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from posttrain.learning.maths.reduce import widened
 from posttrain.learning.models.mask_policy import is_mask_policy
 from posttrain.learning.models.memory import check_memory
 from posttrain.stage.errors import UserError, first_line
@@ -24,6 +25,8 @@ class Policy:
 
     model: "PreTrainedModel"
     tokenizer: "PreTrainedTokenizerBase"
+    stored: WeightsDigest | None = None
+    """Digest of the weights as they are stored, where these were rounded; None where they agree."""
 
 
 def load_policy(
@@ -163,14 +166,19 @@ def save_policy(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", 
 
 
 def weights_digest(model: torch.nn.Module) -> WeightsDigest:
-    """SHA-256 over the names, types, shapes and bytes of all weights, sorted by name."""
+    """SHA-256 over the names, types, shapes and bytes of all weights, sorted by name.
+
+    Narrower numbers than float32 count as float32, so that it does not depend on how a model was
+    loaded that is stored in bfloat16.
+    """
     return WeightsDigest(sha256_of_parts(_weights_as_bytes(model)))
 
 
 def _weights_as_bytes(model: torch.nn.Module) -> Iterator[bytes]:
     for name, tensor in sorted(model.state_dict().items()):
-        yield f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode()
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        wide = widened(tensor.detach()) if tensor.is_floating_point() else tensor.detach()
+        yield f"{name} {wide.dtype} {tuple(wide.shape)}\n".encode()
+        flat = wide.cpu().contiguous().reshape(-1)
         yield flat.view(torch.uint8).numpy().tobytes()
 
 

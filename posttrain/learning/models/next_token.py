@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from posttrain.learning.models.final_logits import final_logits
 from posttrain.learning.models.logprobs import states_at
+from posttrain.learning.models.narrow import head_product
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -52,5 +53,5 @@ def head_logits(model: "PreTrainedModel", states_ND: Tensor) -> Tensor:
     head: Any = model.get_output_embeddings()
     # Under autocast the head would round the logits.
     with torch.autocast(states_ND.device.type, enabled=False):
-        logits_NV = F.linear(states_ND.to(head.weight.dtype), head.weight, head.bias)
+        logits_NV = head_product(states_ND, head.weight, head.bias)
         return final_logits(model.config)(logits_NV).float()

@@ -47,7 +47,18 @@ def remember_parent(model: "PreTrainedModel") -> None:
     """
     from posttrain.learning.models.load import weights_digest
 
-    _write(model, ancestors=[*trained_from(model), weights_digest(model)])
+    remember_ancestor(model, weights_digest(model))
+
+
+def remember_ancestor(model: "PreTrainedModel", digest: str) -> None:
+    """Note some weights as the last ones that the model was trained from.
+
+    Args:
+        model: Before its first update; it keeps its record.
+        digest: Of the weights.
+
+    """
+    _write(model, ancestors=[*trained_from(model), digest])
 
 
 def answer_lengths(model: "PreTrainedModel") -> dict[str, tuple[int, ...]]:

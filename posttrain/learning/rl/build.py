@@ -6,9 +6,9 @@ from pathlib import Path
 
 import torch
 
-from posttrain.learning.models.load import Policy, load_policy
+from posttrain.learning.models.build_optim import build_optimizer
+from posttrain.learning.models.load import Policy
 from posttrain.learning.models.memory import check_training_memory
-from posttrain.learning.models.optim import build_optimizer
 from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.learning.rl.beside import build_beside
 from posttrain.learning.rl.config import RlConfig
@@ -17,7 +17,11 @@ from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.masked_passes import passes_under, start_mask
 from posttrain.learning.rl.reference_policy import ReferencePolicy
 from posttrain.learning.rl.turn_learner import build_turn_learner
-from posttrain.learning.training.prepare import prepare_for_training, without_dropout
+from posttrain.learning.training.prepare import (
+    load_to_train,
+    prepare_for_training,
+    without_dropout,
+)
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -61,11 +65,7 @@ def build_learner(
     # Dropout would make the trainer's log-probabilities differ from the engine's.
     without_dropout(policy.model)
     policy.model.train(mode=config.learner.activation_checkpointing)
-    optimizer = build_optimizer(
-        policy.model,
-        kind=config.optimization.optimizer,
-        weight_decay=config.optimization.weight_decay,
-    )
+    optimizer = build_optimizer(policy.model, config.optimization, seed=context.seed)
     check_training_memory(optimizer, device=context.device)
     passes = passes_under(mask)(
         trainable=trainable,
@@ -92,7 +92,7 @@ def _reference(
         return None
     if path is None:
         return ReferencePolicy(copy.deepcopy(policy.model), config.reference)
-    loaded = load_policy(path, device=context.device)
+    loaded = load_to_train(path, config.learner, device=context.device)
     check_same_tokenizer(policy.tokenizer, loaded.tokenizer, where="rl.inputs.reference")
     if config.reference.MOVES and _shapes(loaded.model) != _shapes(policy.model):
         raise UserError(

@@ -16,6 +16,7 @@ from posttrain.learning.rl.config_checks import (
     refuse_beside_masks,
     refuse_carried_instructions,
     refuse_carried_schedules,
+    refuse_in_backward,
     refuse_one_name_twice,
     refuse_other_critics,
     refuse_other_learners,
@@ -34,7 +35,7 @@ from posttrain.learning.rl.model_config import FROZEN, ReferenceConfig, ValueMod
 from posttrain.learning.rl.stop import StopConfig
 from posttrain.learning.rl.updates_config import RlOptimization, UpdatesConfig
 from posttrain.learning.rollouts.sampling import MaxTokens
-from posttrain.learning.training.config import LearnerConfig
+from posttrain.learning.training.config import LearnerConfig, refuse_idle_rounding
 from posttrain.stage.config import UNKEYED
 from posttrain.stage.schedule import Schedulable, at, schedules_in
 from posttrain.stage.slots import name_of
@@ -204,6 +205,8 @@ class RlConfig(Schedulable):
                 " that an older one; set staleness to 0 and carry nothing over, or keep to last"
             )
         refuse_other_learners(self.learner, self.reference)
+        refuse_idle_rounding(self.learner, self.optimization)
+        refuse_in_backward(self.optimization, self.algorithm, self.updates)
         self._check_schedules()
         check_ahead(
             self.ahead,

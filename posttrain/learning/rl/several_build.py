@@ -8,7 +8,7 @@ from pathlib import Path
 
 from posttrain.learning.curriculum.base import ProblemPool
 from posttrain.learning.episodes.environments.base import POLICY
-from posttrain.learning.models.load import Policy, load_policy
+from posttrain.learning.models.load import Policy
 from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.learner import PolicyLearner
@@ -17,6 +17,7 @@ from posttrain.learning.rl.several_config import SeveralConfig
 from posttrain.learning.rl.state import start_state
 from posttrain.learning.rl.tools import open_tools
 from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
+from posttrain.learning.training.prepare import load_to_train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
@@ -58,7 +59,7 @@ def build_policies(
     """
     policies = {FIRST: first}
     for name, path in sorted(under_port(POLICIES, inputs).items()):
-        policies[name] = _further(name, path, first, context)
+        policies[name] = _further(name, path, first, config, context)
     count = config.exchange.policies
     if len(policies) > count:
         raise UserError(
@@ -129,7 +130,9 @@ def open_members(
         yield members
 
 
-def _further(name: str, path: Path, first: Policy, context: StageContext) -> Policy:
+def _further(
+    name: str, path: Path, first: Policy, config: SeveralConfig, context: StageContext
+) -> Policy:
     """A connected policy, which must read and write what the first does."""
     where = f"coevolve.inputs.{POLICIES}.{name}"
     if name.startswith(POLICY):
@@ -137,7 +140,7 @@ def _further(name: str, path: Path, first: Policy, context: StageContext) -> Pol
             f"{where}: names that begin with {POLICY} are those of the first policy and its copies;"
             " connect it under another name"
         )
-    loaded = load_policy(path, device=context.device)
+    loaded = load_to_train(path, config.learner, device=context.device)
     check_same_tokenizer(first.tokenizer, loaded.tokenizer, where=where)
     ours, theirs = (each.model.config.max_position_embeddings for each in (first, loaded))
     if ours != theirs:

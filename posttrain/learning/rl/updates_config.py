@@ -5,7 +5,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from posttrain.learning.algorithms.part import named_parts
-from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
+from posttrain.learning.models.optimization import OptimizationConfig, OptimizerChoice
+from posttrain.learning.models.optimizers.muon import Muon
 from posttrain.learning.rl.balances.base import OWN_ROLLOUTS, Balance
 from posttrain.learning.rl.balances.registry import BALANCES
 from posttrain.learning.rl.rehearsals.base import Rehearsal
@@ -18,7 +19,7 @@ from posttrain.stage.slots import InSlot
 class RlOptimization(OptimizationConfig):
     """Optimizer and learning rate; a falling rate keeps what large steps found."""
 
-    optimizer: OptimizerKind = "muon"
+    optimizer: OptimizerChoice = Muon()
     """`muon` orthogonalizes the updates of the layers' matrices and leaves the rest to AdamW."""
     warmup_steps: int = Field(default=5, ge=0)
     """Optimizer updates over which the learning rate rises."""

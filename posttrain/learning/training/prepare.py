@@ -6,7 +6,7 @@ Every learner, supervised or not, begins with `prepare_for_training` and ends wi
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,13 @@ from posttrain.data.rows import TokenRow
 from posttrain.data.templates import end_of_turn
 from posttrain.learning.models.adapters import Adapter, attach_adapter
 from posttrain.learning.models.attention import set_attention
-from posttrain.learning.models.load import save_policy
-from posttrain.learning.models.record import remember_lengths, remember_parent
+from posttrain.learning.models.load import Policy, load_policy, save_policy, weights_digest
+from posttrain.learning.models.narrow import narrow_weights
+from posttrain.learning.models.record import (
+    remember_ancestor,
+    remember_lengths,
+    remember_parent,
+)
 from posttrain.learning.models.subnetwork import Subnetwork, subnetwork_of
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.progress import Stateful
@@ -26,6 +31,10 @@ from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+HELD_AS: Mapping[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
+"""What a model is loaded as, by `learner.weights`."""
 
 
 class TrainedWeights:
@@ -142,10 +151,38 @@ class Trainable:
         save_policy(self.model, tokenizer, path)
 
 
+def load_to_train(path: Path, config: LearnerConfig, *, device: str) -> Policy:
+    """Load a policy that is to be trained, or to stand beside one, its weights as it holds them.
+
+    Args:
+        path: Folder in Hugging Face's format.
+        config: Says how weights are held.
+        device: Where the weights go, as torch names it.
+
+    Returns:
+        The policy. Where weights were rounded, it knows what they were, and so does its record.
+
+    Raises:
+        UserError: It cannot be loaded.
+
+    """
+    dtype = HELD_AS[config.weights]
+    policy = load_policy(path, device=device, dtype=dtype)
+    if dtype == torch.float32:
+        return policy
+    narrow_weights(policy.model)
+    # Nothing of these weights stays, so that they may take the room that training will need.
+    stored = weights_digest(load_policy(path).model)
+    if stored == weights_digest(policy.model):
+        return policy
+    remember_ancestor(policy.model, stored)
+    return replace(policy, stored=stored)
+
+
 def prepare_for_training(
     model: "PreTrainedModel", config: LearnerConfig, *, seed: int
 ) -> Trainable:
-    """Remember the parent, choose the attention, attach adapters, recompute, start the average.
+    """Remember the parent, hold the weights, choose the attention, attach adapters, and so on.
 
     Of a model with a subnetwork (`tasks.subnetwork`) that alone is trained.
 
@@ -162,6 +199,8 @@ def prepare_for_training(
 
     """
     remember_parent(model)
+    if config.weights == "bf16":
+        narrow_weights(model)
     if config.attention:
         set_attention(model, config.attention)
     adapter = None
