@@ -38,6 +38,10 @@ class StageConfig(BaseModel):
     DEFAULTS_VERSION: ClassVar[int] = 1
     """Raised whenever the default of a field changes, so that identities keep their meaning."""
 
+    BRIEF: ClassVar[bool] = False
+    """True of parts of which an identity says the kind alone where nothing is set: those that were
+    a plain word before they were parts, so that no method is called otherwise since."""
+
     PACKAGES: ClassVar[frozenset[str]] = frozenset()
     """Packages of posttrain's extras that a stage imports where this config is in its parameters.
 

@@ -166,15 +166,14 @@ def load_to_train(path: Path, config: LearnerConfig, *, device: str) -> Policy:
         UserError: It cannot be loaded.
 
     """
-    dtype = HELD_AS[config.weights]
-    policy = load_policy(path, device=device, dtype=dtype)
-    if dtype == torch.float32:
+    if config.weights == "fp32":
+        return load_policy(path, device=device)
+    policy = load_policy(path, device=device, dtype=None)
+    if all(parameter.dtype == torch.bfloat16 for parameter in policy.model.parameters()):
+        narrow_weights(policy.model)
         return policy
+    stored = weights_digest(policy.model)
     narrow_weights(policy.model)
-    # Nothing of these weights stays, so that they may take the room that training will need.
-    stored = weights_digest(load_policy(path).model)
-    if stored == weights_digest(policy.model):
-        return policy
     remember_ancestor(policy.model, stored)
     return replace(policy, stored=stored)
 

@@ -11,7 +11,9 @@ from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.models.narrow import narrow_weights
 from posttrain.learning.models.optim import NotFiniteError
 from posttrain.learning.models.optimization import OptimizationConfig
+from posttrain.learning.rl.updates_config import RlOptimization
 from posttrain.stage.errors import UserError
+from posttrain.stage.identity import identity
 
 RATE = 0.003
 
@@ -209,3 +211,10 @@ def test_what_does_not_go_together_is_refused(options, told):
 def test_an_optimizer_without_settings_is_spelled_by_its_kind():
     assert config(optimizer="muon").model_dump(mode="json")["optimizer"] == "muon"
     assert OptimizationConfig.model_validate({"optimizer": "muon"}).optimizer.kind == "muon"
+
+
+def test_a_method_is_called_as_it_was_when_optimizers_were_words():
+    assert identity(RlOptimization(optimizer="adamw")) == {"optimizer": "adamw"}
+    assert identity(RlOptimization()) == {}
+    # How bits are held is no part of what a method is.
+    assert identity(OptimizationConfig(states="8bit", rounding="kahan", offload=True)) == {}

@@ -29,6 +29,7 @@ class TrainedTensors(NamedTuple):
 class OptimizerPart(Part):
     """How gradients become steps."""
 
+    BRIEF: ClassVar[bool] = True
     STATES: ClassVar[frozenset[StateFormat]] = frozenset({"fp32"})
     """Formats in which it can keep what it remembers of earlier gradients."""
     BY_PARAMETER: ClassVar[bool] = True
