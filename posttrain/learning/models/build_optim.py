@@ -42,7 +42,7 @@ def build_optimizer(
     if sharded:
         _refuse_on_shards(config, narrow=narrow)
 
-    def built(tensors: Sequence[Tensor]) -> Mapping[str, torch.optim.Optimizer]:
+    def built(tensors: Sequence[Sequence[Tensor]]) -> Mapping[str, torch.optim.Optimizer]:
         return config.optimizer.build(
             sorts(model, tensors),
             weight_decay=config.weight_decay,
@@ -52,15 +52,15 @@ def build_optimizer(
 
     if narrow or config.in_backward or config.offload:
         return one_by_one(parameters, built, config, seed=seed)
-    return Optimizer(parameters, built(parameters))
+    return Optimizer(parameters, built([[each] for each in parameters]))
 
 
-def sorts(model: nn.Module, tensors: Sequence[Tensor]) -> TrainedTensors:
+def sorts(model: nn.Module, tensors: Sequence[Sequence[Tensor]]) -> TrainedTensors:
     """Tell the matrices of a model's layers from its other tensors.
 
     Args:
         model: Its parameters that require a gradient are told apart.
-        tensors: They, or what stands in for each of them, in their order.
+        tensors: For each of them, in their order, the tensor itself or what stands in for it.
 
     Returns:
         The same tensors in two lists.
@@ -70,7 +70,11 @@ def sorts(model: nn.Module, tensors: Sequence[Tensor]) -> TrainedTensors:
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     apart = embeddings | {id(m.weight) for m in _output_heads(model)}
     of_layers = [p.ndim == 2 and id(p) not in apart for p in trained]
-    pairs = list(zip(tensors, of_layers, strict=True))
+    pairs = [
+        (each, of_layer)
+        for each_of, of_layer in zip(tensors, of_layers, strict=True)
+        for each in each_of
+    ]
     return TrainedTensors(
         matrices=[each for each, of_layer in pairs if of_layer],
         others=[each for each, of_layer in pairs if not of_layer],

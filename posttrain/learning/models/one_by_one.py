@@ -4,9 +4,9 @@ So no second copy of the weights stands in float32, gradients go as they are use
 lie elsewhere in the meantime.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,14 +17,34 @@ from posttrain.learning.models.optim import HeldBytes, Optimizer, finite_norm, n
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.models.rounding import ROUNDINGS, Rounding
 
-Parts = Mapping[str, torch.optim.Optimizer]
+Build = Callable[[Sequence[Sequence[Tensor]]], Mapping[str, torch.optim.Optimizer]]
+"""From the stand-ins of each parameter to optimizers by name."""
+
+_PIECE_ELEMENTS = 1 << 22
+"""Numbers of a parameter that are float32 at a time, if it has twice as many; whole blocks of 256,
+so that states of 8 bits are those of the whole."""
+
+
+class _Piece(NamedTuple):
+    """A parameter, or a part of it, that is stepped at once."""
+
+    parameter: int
+    """Place of the parameter."""
+    begin: int = 0
+    end: int | None = None
+    """Of its numbers in a row; None is all of them, in their shape."""
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """The piece's numbers in a tensor of the parameter's shape."""
+        return tensor if self.end is None else tensor.reshape(-1)[self.begin : self.end]
 
 
 class OneByOneOptimizer(Optimizer):
     """As `Optimizer`, to the same bits where the weights are float32.
 
     The optimizers of torch are built over stand-ins, which are empty but for the moment in which
-    their parameter is stepped. So their states are of float32 weights, also in checkpoints.
+    their parameter, or a piece of it, is stepped. So their states are of float32 weights, also in
+    checkpoints.
     """
 
     _gradients_at_once = True
@@ -32,19 +52,30 @@ class OneByOneOptimizer(Optimizer):
     def __init__(
         self,
         parameters: list[nn.Parameter],
-        build: Callable[[Sequence[Tensor]], Parts],
+        build: Build,
         *,
         rounding: Rounding,
+        in_pieces: bool,
         offload: bool = False,
     ) -> None:
-        self._rests = [_rest(each, on_host=offload) for each in parameters]
+        self._pieces = [
+            piece
+            for index, parameter in enumerate(parameters)
+            for piece in _pieces(index, parameter, in_pieces=in_pieces)
+        ]
+        self._rests = [_rest(parameters[each.parameter], each, offload) for each in self._pieces]
         self._stand_ins = [nn.Parameter(rest) for rest in self._rests]
-        super().__init__(parameters, build(self._stand_ins))
+        self._numbers: list[list[int]] = [[] for _ in parameters]
+        for number, piece in enumerate(self._pieces):
+            self._numbers[piece.parameter].append(number)
+        super().__init__(
+            parameters, build([[self._stand_ins[n] for n in each] for each in self._numbers])
+        )
         self._rounding = rounding
         self._offload = offload
         self._num_steps = 0
         self._scale: Tensor | None = None
-        places = {id(tensor): index for index, tensor in enumerate(self._stand_ins)}
+        places = {id(tensor): number for number, tensor in enumerate(self._stand_ins)}
         # By number, as an optimizer that takes up a state has other groups behind it.
         self._owners = {
             places[id(tensor)]: (name, number)
@@ -57,8 +88,8 @@ class OneByOneOptimizer(Optimizer):
     def members(self) -> dict[str, list[Tensor]]:
         """The parameters by the part that steps them."""
         found: dict[str, list[Tensor]] = {name: [] for name in self.parts}
-        for index, (name, _) in self._owners.items():
-            found[name].append(self.parameters[index])
+        for parameter, numbers in zip(self.parameters, self._numbers, strict=True):
+            found[self._owners[numbers[0]][0]].append(parameter)
         return found
 
     @property
@@ -92,29 +123,36 @@ class OneByOneOptimizer(Optimizer):
             index: Its place; it has a gradient.
 
         """
-        parameter, stand_in = self.parameters[index], self._stand_ins[index]
+        parameter = self.parameters[index]
         assert parameter.grad is not None
-        gradient = widened(parameter.grad)
+        gradient = parameter.grad
         parameter.grad = None
-        if self._scale is not None:
-            gradient.mul_(self._scale.to(gradient.device))
-        stand_in.data = self._rounding.widened(parameter, index)
-        stand_in.grad = gradient
-        with self._alone(index) as part:
-            part.step()
-        if stand_in.data_ptr() != parameter.data_ptr():
-            self._rounding.store(stand_in.data, parameter, index=index, step=self._num_steps)
+        for number in self._numbers[index]:
+            self._step_piece(number, self._pieces[number].of(gradient))
         # Whoever still wants the old value is told so, in place of computing with the new one.
         increment_version(parameter)
-        stand_in.grad, stand_in.data = None, self._rests[index]
+
+    def _step_piece(self, number: int, gradient: Tensor) -> None:
+        piece, stand_in = self._pieces[number], self._stand_ins[number]
+        weight = piece.of(self.parameters[piece.parameter].detach())
+        stand_in.data = self._rounding.widened(weight, number)
+        stand_in.grad = widened(gradient)
+        if self._scale is not None:
+            stand_in.grad.mul_(self._scale.to(gradient.device))
+        with self._alone(number) as part:
+            part.step()
+        stand_in.grad = None
+        if stand_in.data_ptr() != weight.data_ptr():
+            self._rounding.store(stand_in.data, weight, index=number, step=self._num_steps)
+        stand_in.data = self._rests[number]
 
     @contextmanager
-    def _alone(self, index: int) -> Any:
-        """What steps a parameter, as if it had no other."""
-        name, number = self._owners[index]
-        part, stand_in = self.parts[name], self._stand_ins[index]
+    def _alone(self, number: int) -> Iterator[torch.optim.Optimizer]:
+        """What steps a piece, as if there were no other."""
+        name, group = self._owners[number]
+        part, stand_in = self.parts[name], self._stand_ins[number]
         every = part.param_groups
-        part.param_groups = [{**every[number], "params": [stand_in]}]
+        part.param_groups = [{**every[group], "params": [stand_in]}]
         if self._offload:
             _move_state(part, stand_in, stand_in.device)
         try:
@@ -194,17 +232,13 @@ class InBackwardOptimizer(OneByOneOptimizer):
 
 
 def one_by_one(
-    parameters: list[nn.Parameter],
-    build: Callable[[Sequence[Tensor]], Parts],
-    config: OptimizationConfig,
-    *,
-    seed: int,
+    parameters: list[nn.Parameter], build: Build, config: OptimizationConfig, *, seed: int
 ) -> OneByOneOptimizer:
     """Build what steps parameters one by one.
 
     Args:
         parameters: What is trained.
-        build: From a stand-in for each of them to optimizers by name.
+        build: From what stands in for each of them to optimizers by name.
         config: How weights are rounded, when they are stepped, and where moments lie.
         seed: Of what is random in the rounding.
 
@@ -213,15 +247,33 @@ def one_by_one(
 
     """
     kind = InBackwardOptimizer if config.in_backward else OneByOneOptimizer
-    rounding = ROUNDINGS[config.rounding or "stochastic"](seed)
-    return kind(parameters, build, rounding=rounding, offload=config.offload)
+    return kind(
+        parameters,
+        build,
+        rounding=ROUNDINGS[config.rounding or "stochastic"](seed),
+        in_pieces=config.optimizer.ELEMENTWISE,
+        offload=config.offload,
+    )
 
 
-def _rest(parameter: Tensor, *, on_host: bool) -> Tensor:
-    """Nothing, with a parameter's number of dimensions and in the type that it is stepped in."""
+def _pieces(index: int, parameter: Tensor, *, in_pieces: bool) -> list[_Piece]:
+    """A parameter whole, or cut into pieces of which none is small."""
+    count = max(1, parameter.numel() // _PIECE_ELEMENTS)
+    if count == 1 or not in_pieces or not parameter.is_contiguous():
+        return [_Piece(index)]
+    borders = [number * _PIECE_ELEMENTS for number in range(count)]
+    return [
+        _Piece(index, begin, end)
+        for begin, end in zip(borders, [*borders[1:], parameter.numel()], strict=True)
+    ]
+
+
+def _rest(parameter: Tensor, piece: _Piece, on_host: bool) -> Tensor:  # noqa: FBT001
+    """Nothing, with a piece's number of dimensions and in the type that it is stepped in."""
     dtype = widened(torch.empty(0, dtype=parameter.dtype)).dtype
     device = "cpu" if on_host else parameter.device
-    return torch.empty((0,) * max(1, parameter.ndim), dtype=dtype, device=device)
+    shape = (0,) if piece.end is not None else (0,) * max(1, parameter.ndim)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def _move_state(part: torch.optim.Optimizer, tensor: Tensor, device: torch.device) -> None:

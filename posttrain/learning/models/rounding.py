@@ -38,7 +38,7 @@ class Rounding:
         """Write a value into its weight.
 
         Args:
-            wide: The value, in float32.
+            wide: The value, in float32; nobody reads it again.
             parameter: The weight, changed in place.
             index: Its place among those that are trained.
             step: Steps that were made before this one.
@@ -70,7 +70,7 @@ class Stochastic(Rounding):
         """Write a value, rounded by chance."""
         seed = purpose_seed(self._seed, "rounding", step, index)
         generator = torch.Generator(device=wide.device).manual_seed(seed)
-        parameter.copy_(stochastic_bf16(wide, generator))
+        parameter.copy_(stochastic_bf16_(wide, generator))
 
 
 class Kahan(Rounding):
@@ -93,7 +93,7 @@ class Kahan(Rounding):
     def store(self, wide: Tensor, parameter: Tensor, *, index: int, step: int) -> None:  # noqa: ARG002
         """Write a value, and keep what is left."""
         parameter.copy_(wide)
-        self._left[index] = (wide - parameter).to(parameter.dtype)
+        self._left[index] = wide.sub_(parameter).to(parameter.dtype)
 
     def state_dict(self) -> dict[str, Any]:
         """What is left of each weight, by its place."""
@@ -112,19 +112,19 @@ ROUNDINGS: Mapping[RoundingKind, Callable[[int], Rounding]] = {
 """From a seed to what rounds, by the name in a recipe."""
 
 
-def stochastic_bf16(wide: Tensor, generator: torch.Generator) -> Tensor:
-    """Round float32 numbers to a neighboring bfloat16 number by chance, without bias.
+def stochastic_bf16_(wide: Tensor, generator: torch.Generator) -> Tensor:
+    """Round float32 numbers in place to neighboring bfloat16 numbers by chance, without bias.
 
     A bfloat16 number is the upper half of a float32 number. Below it lie 16 bits; a uniform number
     of 16 bits is added to them and they are cut off, so that the carry comes with the probability
     that they are of the way to the next number. One that needs no rounding stays as it is.
 
     Args:
-        wide: Numbers in float32.
+        wide: Numbers in float32, contiguous; changed in place.
         generator: Of the noise, on the device of the numbers.
 
     Returns:
-        Numbers of the same shape, in bfloat16.
+        The same tensor, whose numbers are now bfloat16 numbers.
 
     """
     noise = torch.randint(
@@ -136,5 +136,5 @@ def stochastic_bf16(wide: Tensor, generator: torch.Generator) -> Tensor:
         generator=generator,
     )
     # The sign has a bit of its own, so that adding moves away from zero on either side.
-    bits = wide.contiguous().view(torch.int32).add(1 << 15).add_(noise)
-    return bits.bitwise_and_(-(1 << 16)).view(torch.float32).to(torch.bfloat16)
+    wide.view(torch.int32).add_(1 << 15).add_(noise).bitwise_and_(-(1 << 16))
+    return wide

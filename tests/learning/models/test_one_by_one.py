@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from posttrain.learning.models import one_by_one
 from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.models.narrow import narrow_weights
 from posttrain.learning.models.optim import NotFiniteError
@@ -218,3 +219,26 @@ def test_a_method_is_called_as_it_was_when_optimizers_were_words():
     assert identity(RlOptimization()) == {}
     # How bits are held is no part of what a method is.
     assert identity(OptimizationConfig(states="8bit", rounding="kahan", offload=True)) == {}
+
+
+@pytest.mark.parametrize("options", [{}, {"states": "8bit"}], ids=["float32", "8bit"])
+def test_pieces_of_a_large_weight_are_stepped_as_the_whole(options, monkeypatch):
+    def ended(elements):
+        monkeypatch.setattr(one_by_one, "_PIECE_ELEMENTS", elements)
+        torch.manual_seed(0)
+        layer = nn.Linear(256, 100).bfloat16()
+        # To the nearest: noise goes by the piece.
+        optimizer = build_optimizer(layer, config(rounding="nearest", offload=True, **options))
+        for _ in range(2):
+            layer(torch.ones(1, 256).bfloat16()).float().square().sum().backward()
+            optimizer.step(learning_rate=0.01, max_grad_norm=1.0)
+        return weights(layer), sum(map(len, optimizer.members.values())), optimizer
+
+    if options:
+        pytest.importorskip("bitsandbytes")
+    whole, num_parameters, _ = ended(1 << 22)
+    cut, same_number, optimizer = ended(8192)
+    # 25,600 numbers: two pieces of 8,192, and a last one that has the rest.
+    assert [len(group["params"]) for group in optimizer.parts.popitem()[1].param_groups] == [3, 1]
+    assert num_parameters == same_number == 2
+    assert same(whole, cut)

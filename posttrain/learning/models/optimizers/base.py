@@ -17,7 +17,7 @@ class TrainedTensors(NamedTuple):
     """The tensors that are trained, in two sorts.
 
     Of tensors that are held in bfloat16 these are stand-ins: float32, of the same number of
-    dimensions, and empty but for the moment in which they are stepped.
+    dimensions (or pieces of one), and empty but for the moment in which they are stepped.
     """
 
     matrices: "Sequence[Tensor]"
@@ -35,6 +35,10 @@ class OptimizerPart(Part):
     BY_PARAMETER: ClassVar[bool] = True
     """Whether it may step each parameter within the backward pass, as soon as its gradient is
     there and before the others have theirs."""
+
+    ELEMENTWISE: ClassVar[bool] = True
+    """Whether a number's step depends on no other number's gradient, or on those of its block of
+    256 alone: a large tensor may then come in pieces, one after the other, of one dimension."""
 
     def build(
         self, tensors: TrainedTensors, *, weight_decay: float, states: StateFormat, sharded: bool

@@ -21,6 +21,7 @@ class Muon(OptimizerPart):
 
     # Matrices of one shape are orthogonalized together, which wants the gradients of all.
     BY_PARAMETER: ClassVar[bool] = False
+    ELEMENTWISE: ClassVar[bool] = False
 
     kind: Literal["muon"] = "muon"
 
