@@ -10,6 +10,7 @@ from posttrain.data.pair_inputs import read_pair_inputs
 from posttrain.data.schemas import COMPLETIONS, PAIRS
 from posttrain.data.source_verifiers import read_scored_problems
 from posttrain.data.tables import read_table, write_table
+from posttrain.learning.models.load import load_to_train
 from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.preference.heldout import report_of
 from posttrain.learning.preference.lone_answers import count_lone, encode_opposed, opposed
@@ -17,7 +18,7 @@ from posttrain.learning.preference.rounds import RoundLog, RoundQuestions, askin
 from posttrain.learning.preference.training import PairReference, learn
 from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.prepare import load_to_train, prepare_for_training, without_dropout
+from posttrain.learning.training.prepare import prepare_for_training, without_dropout
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -36,7 +37,8 @@ def run(
         )
     pairs = _given_pairs(config, inputs, context)
     policy, initial = (
-        load_to_train(inputs["policy"], config.learner, device=context.device) for _ in range(2)
+        load_to_train(inputs["policy"], config.learner.weights, device=context.device)
+        for _ in range(2)
     )
     heldout = pairs.filter(split="heldout")
     both_sided = opposed(pairs, config.algorithm, where="preference")

@@ -20,9 +20,11 @@ from posttrain.learning.models.rounding import ROUNDINGS, Rounding
 Build = Callable[[Sequence[Sequence[Tensor]]], Mapping[str, torch.optim.Optimizer]]
 """From the stand-ins of each parameter to optimizers by name."""
 
-_PIECE_ELEMENTS = 1 << 22
-"""Numbers of a parameter that are float32 at a time, if it has twice as many; whole blocks of 256,
-so that states of 8 bits are those of the whole."""
+_PIECE_ELEMENTS = {"cpu": 1 << 18}
+_MANY_ELEMENTS = 1 << 22
+"""Numbers of a parameter that are float32 at a time, if it has twice as many: on a GPU few enough
+pieces that starting kernels takes no time. Whole blocks of 256, so that states of 8 bits are those
+of the whole."""
 
 
 class _Piece(NamedTuple):
@@ -102,7 +104,7 @@ class OneByOneOptimizer(Optimizer):
         )
 
     def scale(self, norm: Tensor, max_grad_norm: float) -> None:
-        """Keep the factor, by which gradients are scaled once they are float32."""
+        """Keep the factor until gradients are float32; see `Optimizer.scale`."""
         # As `torch.nn.utils.clip_grads_with_norm_` has it.
         self._scale = (max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
 
@@ -191,7 +193,7 @@ class InBackwardOptimizer(OneByOneOptimizer):
             parameter.register_post_accumulate_grad_hook(self._hook(index))  # type: ignore[no-untyped-call]
 
     def backward(self, loss: Tensor, *, last: bool) -> None:
-        """Accumulate the gradient of a micro-batch; of the last one, step what is complete."""
+        """Step what is complete in the last micro-batch; see `Optimizer.backward`."""
         self._is_last = last
         try:
             super().backward(loss, last=last)
@@ -258,10 +260,11 @@ def one_by_one(
 
 def _pieces(index: int, parameter: Tensor, *, in_pieces: bool) -> list[_Piece]:
     """A parameter whole, or cut into pieces of which none is small."""
-    count = max(1, parameter.numel() // _PIECE_ELEMENTS)
+    size = _PIECE_ELEMENTS.get(parameter.device.type, _MANY_ELEMENTS)
+    count = max(1, parameter.numel() // size)
     if count == 1 or not in_pieces or not parameter.is_contiguous():
         return [_Piece(index)]
-    borders = [number * _PIECE_ELEMENTS for number in range(count)]
+    borders = [number * size for number in range(count)]
     return [
         _Piece(index, begin, end)
         for begin, end in zip(borders, [*borders[1:], parameter.numel()], strict=True)

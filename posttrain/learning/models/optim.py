@@ -110,7 +110,13 @@ class Optimizer:
         return finite_norm(norm)
 
     def scale(self, norm: Tensor, max_grad_norm: float) -> None:
-        """Scale the gradients of a norm down to another one, if that is smaller."""
+        """Scale the gradients of a norm down to another one, if that is smaller.
+
+        Args:
+            norm: Theirs.
+            max_grad_norm: The other one.
+
+        """
         nn.utils.clip_grads_with_norm_(self.parameters, max_grad_norm, norm, foreach=True)
 
     def move(self, learning_rate: float) -> None:

@@ -67,7 +67,7 @@ class Stochastic(Rounding):
         self._seed = seed
 
     def store(self, wide: Tensor, parameter: Tensor, *, index: int, step: int) -> None:
-        """Write a value, rounded by chance."""
+        """Write a value, rounded by chance; see `Rounding.store`."""
         seed = purpose_seed(self._seed, "rounding", step, index)
         generator = torch.Generator(device=wide.device).manual_seed(seed)
         parameter.copy_(stochastic_bf16_(wide, generator))
@@ -85,13 +85,13 @@ class Kahan(Rounding):
         self._left: dict[int, Tensor] = {}
 
     def widened(self, parameter: Tensor, index: int) -> Tensor:
-        """The weight, and what was left of it."""
+        """Add what was left of the weight; see `Rounding.widened`."""
         wide = parameter.detach().float()
         left = self._left.get(index)
         return wide if left is None else wide.add_(left)
 
     def store(self, wide: Tensor, parameter: Tensor, *, index: int, step: int) -> None:  # noqa: ARG002
-        """Write a value, and keep what is left."""
+        """Write a value, and keep what is left; see `Rounding.store`."""
         parameter.copy_(wide)
         self._left[index] = wide.sub_(parameter).to(parameter.dtype)
 

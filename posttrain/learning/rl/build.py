@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from posttrain.learning.models.build_optim import build_optimizer
-from posttrain.learning.models.load import Policy
+from posttrain.learning.models.load import Policy, load_to_train
 from posttrain.learning.models.memory import check_training_memory
 from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.learning.rl.beside import build_beside
@@ -17,11 +17,7 @@ from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.masked_passes import passes_under, start_mask
 from posttrain.learning.rl.reference_policy import ReferencePolicy
 from posttrain.learning.rl.turn_learner import build_turn_learner
-from posttrain.learning.training.prepare import (
-    load_to_train,
-    prepare_for_training,
-    without_dropout,
-)
+from posttrain.learning.training.prepare import prepare_for_training, without_dropout
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -92,7 +88,7 @@ def _reference(
         return None
     if path is None:
         return ReferencePolicy(copy.deepcopy(policy.model), config.reference)
-    loaded = load_to_train(path, config.learner, device=context.device)
+    loaded = load_to_train(path, config.learner.weights, device=context.device)
     check_same_tokenizer(policy.tokenizer, loaded.tokenizer, where="rl.inputs.reference")
     if config.reference.MOVES and _shapes(loaded.model) != _shapes(policy.model):
         raise UserError(

@@ -16,7 +16,6 @@ from posttrain.learning.rl.config_checks import (
     refuse_beside_masks,
     refuse_carried_instructions,
     refuse_carried_schedules,
-    refuse_in_backward,
     refuse_one_name_twice,
     refuse_other_critics,
     refuse_other_learners,
@@ -33,7 +32,11 @@ from posttrain.learning.rl.metrics import (
 )
 from posttrain.learning.rl.model_config import FROZEN, ReferenceConfig, ValueModelConfig
 from posttrain.learning.rl.stop import StopConfig
-from posttrain.learning.rl.updates_config import RlOptimization, UpdatesConfig
+from posttrain.learning.rl.updates_config import (
+    RlOptimization,
+    UpdatesConfig,
+    refuse_in_backward,
+)
 from posttrain.learning.rollouts.sampling import MaxTokens
 from posttrain.learning.training.config import LearnerConfig, refuse_idle_rounding
 from posttrain.stage.config import UNKEYED
@@ -206,7 +209,9 @@ class RlConfig(Schedulable):
             )
         refuse_other_learners(self.learner, self.reference)
         refuse_idle_rounding(self.learner, self.optimization)
-        refuse_in_backward(self.optimization, self.algorithm, self.updates)
+        refuse_in_backward(
+            self.optimization, self.updates, has_critic=self.algorithm.critic is not None
+        )
         self._check_schedules()
         check_ahead(
             self.ahead,

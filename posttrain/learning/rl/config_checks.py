@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from posttrain.learning.algorithms.check import check, check_on_policy
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.part import NEEDS
-from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rl.action_masks.base import ActionMask
 from posttrain.learning.rl.additions.base import Addition
@@ -215,33 +214,6 @@ def refuse_under_mask(
             f"{told} follows whole weights, but learner.lora trains adapters; leave one of the two"
             " out"
         )
-
-
-def refuse_in_backward(
-    optimization: OptimizationConfig, algorithm: Algorithm, updates: UpdatesConfig
-) -> None:
-    """Refuse what needs whole gradients where weights are stepped as theirs come.
-
-    Args:
-        optimization: Says whether they are.
-        algorithm: Of the run.
-        updates: What else is learned from.
-
-    Raises:
-        ValueError: With the remedy.
-
-    """
-    if not optimization.in_backward:
-        return
-    for name, there in (
-        ("updates.rehearsals", bool(updates.rehearsals)),
-        ("algorithm.critic", algorithm.critic is not None),
-    ):
-        if there:
-            raise ValueError(
-                f"optimization.in_backward steps weights as the gradient of the rollouts comes, but"
-                f" {name} wants it whole; leave one of the two out"
-            )
 
 
 def check_ahead(

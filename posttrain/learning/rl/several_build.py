@@ -8,7 +8,7 @@ from pathlib import Path
 
 from posttrain.learning.curriculum.base import ProblemPool
 from posttrain.learning.episodes.environments.base import POLICY
-from posttrain.learning.models.load import Policy
+from posttrain.learning.models.load import Policy, load_to_train
 from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.learner import PolicyLearner
@@ -17,7 +17,6 @@ from posttrain.learning.rl.several_config import SeveralConfig
 from posttrain.learning.rl.state import start_state
 from posttrain.learning.rl.tools import open_tools
 from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
-from posttrain.learning.training.prepare import load_to_train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
@@ -140,7 +139,7 @@ def _further(
             f"{where}: names that begin with {POLICY} are those of the first policy and its copies;"
             " connect it under another name"
         )
-    loaded = load_to_train(path, config.learner, device=context.device)
+    loaded = load_to_train(path, config.learner.weights, device=context.device)
     check_same_tokenizer(first.tokenizer, loaded.tokenizer, where=where)
     ours, theirs = (each.model.config.max_position_embeddings for each in (first, loaded))
     if ours != theirs:

@@ -6,7 +6,7 @@ Every learner, supervised or not, begins with `prepare_for_training` and ends wi
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,9 @@ from posttrain.data.rows import TokenRow
 from posttrain.data.templates import end_of_turn
 from posttrain.learning.models.adapters import Adapter, attach_adapter
 from posttrain.learning.models.attention import set_attention
-from posttrain.learning.models.load import Policy, load_policy, save_policy, weights_digest
+from posttrain.learning.models.load import save_policy, weights_digest
 from posttrain.learning.models.narrow import narrow_weights
-from posttrain.learning.models.record import (
-    remember_ancestor,
-    remember_lengths,
-    remember_parent,
-)
+from posttrain.learning.models.record import remember_lengths, remember_parent
 from posttrain.learning.models.subnetwork import Subnetwork, subnetwork_of
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.progress import Stateful
@@ -151,33 +147,6 @@ class Trainable:
         save_policy(self.model, tokenizer, path)
 
 
-def load_to_train(path: Path, config: LearnerConfig, *, device: str) -> Policy:
-    """Load a policy that is to be trained, or to stand beside one, its weights as it holds them.
-
-    Args:
-        path: Folder in Hugging Face's format.
-        config: Says how weights are held.
-        device: Where the weights go, as torch names it.
-
-    Returns:
-        The policy. Where weights were rounded, it knows what they were, and so does its record.
-
-    Raises:
-        UserError: It cannot be loaded.
-
-    """
-    if config.weights == "fp32":
-        return load_policy(path, device=device)
-    policy = load_policy(path, device=device, dtype=None)
-    if all(parameter.dtype == torch.bfloat16 for parameter in policy.model.parameters()):
-        narrow_weights(policy.model)
-        return policy
-    stored = weights_digest(policy.model)
-    narrow_weights(policy.model)
-    remember_ancestor(policy.model, stored)
-    return replace(policy, stored=stored)
-
-
 def prepare_for_training(
     model: "PreTrainedModel", config: LearnerConfig, *, seed: int
 ) -> Trainable:
@@ -197,7 +166,7 @@ def prepare_for_training(
         The model with its adapter and its average, where there are any.
 
     """
-    remember_parent(model)
+    remember_parent(model, weights_digest(model))
     if config.weights == "bf16":
         narrow_weights(model)
     if config.attention:

@@ -26,7 +26,7 @@ class AdamW(OptimizerPart):
     def build(
         self, tensors: TrainedTensors, *, weight_decay: float, states: StateFormat, sharded: bool
     ) -> "Mapping[str, torch.optim.Optimizer]":
-        """One optimizer of torch, or of bitsandbytes; shards change nothing."""
+        """Take torch's or bitsandbytes'; see `OptimizerPart.build`."""
         groups = [
             {"params": list(tensors.matrices), "weight_decay": weight_decay},
             {"params": list(tensors.others), "weight_decay": 0.0},

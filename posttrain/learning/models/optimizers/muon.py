@@ -28,7 +28,7 @@ class Muon(OptimizerPart):
     def build(
         self, tensors: TrainedTensors, *, weight_decay: float, states: StateFormat, sharded: bool
     ) -> "Mapping[str, torch.optim.Optimizer]":
-        """Two optimizers; only one where nothing but matrices is trained, as with adapters."""
+        """Take both, or Muon alone for adapters, all matrices; see `OptimizerPart.build`."""
         from posttrain.learning.models.distributed.optim import ShardedMuon
         from posttrain.learning.models.muon import BatchedMuon
 
