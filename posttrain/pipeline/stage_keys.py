@@ -324,10 +324,10 @@ def _with_packages_in_use(
     """A closure without the packages of extras that parameters and `named` parts have no use for.
 
     Only what the framework imports inside of its functions may be out of use: the configs that
-    lead there name it in `PACKAGES`. What a project's own code imports always counts.
+    lead there name it (`StageConfig.packages`). What a project's own code imports always counts.
     """
-    configs: list[type[StageConfig]] = [*map(type, configs_in(config)), *named]
-    used = {name for each in configs for name in each.PACKAGES}
+    used = {name for each in configs_in(config) for name in each.packages()}
+    used |= {name for each in named for name in each.PACKAGES}
     unused = {
         name
         for name in closure.lazy.keys() & optional(FRAMEWORK) - used

@@ -38,6 +38,10 @@ class StageConfig(BaseModel):
     DEFAULTS_VERSION: ClassVar[int] = 1
     """Raised whenever the default of a field changes, so that identities keep their meaning."""
 
+    BRIEF: ClassVar[bool] = False
+    """True of parts of which an identity says the kind alone where nothing is set: those that were
+    a plain word before they were parts, so that no method is called otherwise since."""
+
     PACKAGES: ClassVar[frozenset[str]] = frozenset()
     """Packages of posttrain's extras that a stage imports where this config is in its parameters.
 
@@ -96,6 +100,15 @@ class StageConfig(BaseModel):
     def keyed(self) -> dict[str, Any]:
         """The values, as JSON has them, without those of fields that change no byte."""
         return self.model_dump(mode="json", exclude=_unkeyed(self) or None)
+
+    def packages(self) -> frozenset[str]:
+        """Name the packages of extras that a stage imports for these values: `PACKAGES`, or more.
+
+        Returns:
+            Names as in a registry.
+
+        """
+        return self.PACKAGES
 
     def remarks(self) -> tuple[str, ...]:
         """Say what somebody should know of these values though they may well be meant.

@@ -58,7 +58,8 @@ def _first_defaults(value: Any) -> bool:
 
 def _said(value: Any) -> Any:
     if isinstance(value, StageConfig):
-        return identity(value)
+        said = identity(value)
+        return said["kind"] if value.BRIEF and said.keys() == {"kind"} else said
     if isinstance(value, Mapping):
         return {str(key): _said(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -7,7 +7,7 @@ from pathlib import Path
 from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.curriculum.start import read_pool
 from posttrain.learning.models.checkpoint import Checkpointer
-from posttrain.learning.models.load import load_policy, save_policy, weights_digest
+from posttrain.learning.models.load import load_to_train, save_policy, weights_digest
 from posttrain.learning.rl.generation import with_limit
 from posttrain.learning.rl.several import SeveralState, train_together
 from posttrain.learning.rl.several_build import Learning, build_policies, open_members
@@ -31,7 +31,7 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Load policies and problems; train; save policies, rollouts, curve and report."""
-    policy = load_policy(inputs["policy"], device=context.device)
+    policy = load_to_train(inputs["policy"], config.learner.weights, device=context.device)
     context.note(f"algorithm {digest(config.algorithm)}")
     learning = build_policies(policy, config, inputs, context)
     first, *others = learning
@@ -48,7 +48,7 @@ def run(
     pool = read_pool(
         inputs["problems"],
         inputs.get("solve_rates"),
-        policy=before[first.name],
+        policy=policy.stored or before[first.name],
         verifiers=inputs.get("verifiers"),
     )
     with open_members(learning, config, pool, inputs) as members:

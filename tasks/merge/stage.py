@@ -7,7 +7,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from posttrain.learning.models.load import Policy, load_policy, load_tokenizer, save_policy
+from posttrain.learning.models.load import (
+    Policy,
+    load_policy,
+    load_tokenizer,
+    save_policy,
+    weights_digest,
+)
 from posttrain.learning.models.merges.base import NamedWeights, ToMerge
 from posttrain.learning.models.record import remember_parent
 from posttrain.learning.models.tokenizer import check_same_tokenizer
@@ -32,7 +38,7 @@ def run(
     start = inputs.get("base") or next(iter(paths.values()))
     policy = load_policy(start)
     # Before it is rounded: the ancestor is named as whoever loads the start would name it.
-    remember_parent(policy.model)
+    remember_parent(policy.model, weights_digest(policy.model))
     own = _weights(load_policy(start))
     models: dict[str, NamedWeights] = {}
     for place, (name, path) in enumerate(paths.items()):

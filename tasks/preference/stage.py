@@ -10,7 +10,7 @@ from posttrain.data.pair_inputs import read_pair_inputs
 from posttrain.data.schemas import COMPLETIONS, PAIRS
 from posttrain.data.source_verifiers import read_scored_problems
 from posttrain.data.tables import read_table, write_table
-from posttrain.learning.models.load import load_policy
+from posttrain.learning.models.load import load_to_train
 from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.preference.heldout import report_of
 from posttrain.learning.preference.lone_answers import count_lone, encode_opposed, opposed
@@ -36,8 +36,10 @@ def run(
             " resources.processes out"
         )
     pairs = _given_pairs(config, inputs, context)
-    policy = load_policy(inputs["policy"], device=context.device)
-    initial = load_policy(inputs["policy"], device=context.device).model
+    policy, initial = (
+        load_to_train(inputs["policy"], config.learner.weights, device=context.device)
+        for _ in range(2)
+    )
     heldout = pairs.filter(split="heldout")
     both_sided = opposed(pairs, config.algorithm, where="preference")
     graded = both_sided.filter(split="heldout")
@@ -54,7 +56,7 @@ def run(
             trainable,
             policy,
             RoundQuestions(problems, _teacher(config, inputs)),
-            initial=initial,
+            initial=initial.model,
             config=asking(config, inputs, context),
             context=context,
             curve=curve,
@@ -66,7 +68,7 @@ def run(
             policy,
             both_sided.filter(split="train"),
             # Read before the first step, or at every one of own samples.
-            reference=PairReference(initial if config.algorithm.draws_own else policy.model),
+            reference=PairReference((initial if config.algorithm.draws_own else policy).model),
             config=config,
             context=context,
             curve=curve,
@@ -76,7 +78,7 @@ def run(
             "preference: no round gave a pair, so the policy is unchanged; take problems that it"
             " solves sometimes, or more sampling.num_samples"
         )
-    report = report_of(policy, initial, rows, graded, config=config, context=context)
+    report = report_of(policy, initial.model, rows, graded, config=config, context=context)
     report |= {"num_steps": log.num_steps, "rounds": log.rounds}
     if lone := count_lone(pairs):
         report["judged_alone"] = lone

@@ -7,7 +7,8 @@ from pydantic import Field, model_validator
 from posttrain.data.chat_templates.base import Template
 from posttrain.data.chat_templates.own import OwnTemplate
 from posttrain.data.chat_templates.registry import TEMPLATES
-from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
+from posttrain.learning.models.optimization import OptimizationConfig, OptimizerChoice
+from posttrain.learning.models.optimizers.muon import Muon
 from posttrain.learning.training.config import PaceConfig, TrainingConfig
 from posttrain.learning.training.lengths import MaxLength
 from posttrain.stage.slots import InSlot
@@ -16,7 +17,7 @@ from posttrain.stage.slots import InSlot
 class PretrainOptimization(OptimizationConfig):
     """Optimizer and learning rate of training from scratch."""
 
-    optimizer: OptimizerKind = "muon"
+    optimizer: OptimizerChoice = Muon()
     """Muon learns from scratch in fewer steps than AdamW."""
     learning_rate: float = Field(default=3e-3, gt=0.0)
     """Peak learning rate, on AdamW's scale for both optimizers."""

@@ -7,7 +7,8 @@ from pydantic import Field, model_validator
 from posttrain.data.pair_builders.base import PairBuilder
 from posttrain.data.pair_builders.registry import PAIR_BUILDERS
 from posttrain.data.pair_builders.verifier import VerifierPairs
-from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
+from posttrain.learning.models.optimization import OptimizationConfig, OptimizerChoice
+from posttrain.learning.models.optimizers.muon import Muon
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.lengths import MaxLength
 from posttrain.learning.training.metrics import PAIR_METRICS
@@ -18,7 +19,7 @@ from posttrain.stage.slots import InSlot
 class RewardOptimization(OptimizationConfig):
     """Optimizer and learning rate of a reward model."""
 
-    optimizer: OptimizerKind = "muon"
+    optimizer: OptimizerChoice = Muon()
     """Muon learns the layers' matrices in fewer steps than AdamW."""
     learning_rate: float = Field(default=3e-4, gt=0.0)
     """Peak learning rate, on AdamW's scale for both optimizers."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.curriculum.start import read_pool
 from posttrain.learning.models.checkpoint import Checkpointer
-from posttrain.learning.models.load import load_policy, save_policy, weights_digest
+from posttrain.learning.models.load import load_to_train, save_policy, weights_digest
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.generation import with_limit
 from posttrain.learning.rl.loop import train
@@ -31,8 +31,9 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Load policy, problems and solve rates; train; save policy, rollouts, curve and report."""
-    policy = load_policy(inputs["policy"], device=context.device)
-    before = weights_digest(policy.model)
+    policy = load_to_train(inputs["policy"], config.learner.weights, device=context.device)
+    begun = weights_digest(policy.model)
+    before = policy.stored or begun
     context.note(f"algorithm {digest(config.algorithm)}")
     if config.note_on_ratio:
         context.note(config.note_on_ratio)
@@ -63,7 +64,7 @@ def run(
     _take_best(state, context)
     learner.trainable.merge()
     after = weights_digest(policy.model)
-    if after == before:
+    if after == begun:
         raise UserError(
             f"rl: the policy is unchanged after {config.steps} steps, as no group's rewards"
             " differed, or the rollouts of those that did were masked; take problems that it solves"

@@ -12,9 +12,10 @@ import torch
 from posttrain.data.schemas import Problem
 from posttrain.learning.algorithms.token_weights.base import TokenWeight
 from posttrain.learning.episodes.episode import Span
+from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
-from posttrain.learning.models.optim import NotFiniteError, build_optimizer
+from posttrain.learning.models.optim import NotFiniteError
 from posttrain.learning.rl.batch import TrainBatch, bearing_loss, with_advantages
 from posttrain.learning.rl.critic import Critic
 from posttrain.learning.rl.drawn import as_groups

@@ -3,14 +3,17 @@
 import errno
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from posttrain.learning.maths.reduce import widened
 from posttrain.learning.models.mask_policy import is_mask_policy
 from posttrain.learning.models.memory import check_memory
+from posttrain.learning.models.narrow import narrow_weights
+from posttrain.learning.models.record import remember_parent
 from posttrain.stage.errors import UserError, first_line
 from posttrain.stage.hashing import WeightsDigest, sha256_of_parts
 
@@ -24,6 +27,8 @@ class Policy:
 
     model: "PreTrainedModel"
     tokenizer: "PreTrainedTokenizerBase"
+    stored: WeightsDigest | None = None
+    """Digest of the weights as they are stored, where these were rounded; None where they agree."""
 
 
 def load_policy(
@@ -60,6 +65,33 @@ def load_policy(
 
         as_mask_predictor(model)
     return Policy(model, tokenizer)
+
+
+def load_to_train(path: Path, weights: str, *, device: str) -> Policy:
+    """Load a policy that is to be trained, or to stand beside one.
+
+    Args:
+        path: Folder in Hugging Face's format.
+        weights: How they are held, as `learner.weights` says: `fp32` or `bf16`.
+        device: Where the weights go, as torch names it.
+
+    Returns:
+        The policy. Where weights were rounded, it knows what they were, and so does its record.
+
+    Raises:
+        UserError: It cannot be loaded.
+
+    """
+    if weights == "fp32":
+        return load_policy(path, device=device)
+    policy = load_policy(path, device=device, dtype=None)
+    if all(parameter.dtype == torch.bfloat16 for parameter in policy.model.parameters()):
+        narrow_weights(policy.model)
+        return policy
+    stored = weights_digest(policy.model)
+    narrow_weights(policy.model)
+    remember_parent(policy.model, stored)
+    return replace(policy, stored=stored)
 
 
 def load_tokenizer(path: Path) -> "PreTrainedTokenizerBase":
@@ -167,14 +199,26 @@ def save_policy(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", 
 
 
 def weights_digest(model: torch.nn.Module) -> WeightsDigest:
-    """SHA-256 over the names, types, shapes and bytes of all weights, sorted by name."""
+    """SHA-256 over the names, types, shapes and bytes of all weights, sorted by name.
+
+    Narrower numbers than float32 count as float32, so that it does not depend on how a model was
+    loaded that is stored in bfloat16.
+
+    Args:
+        model: A model.
+
+    Returns:
+        The digest.
+
+    """
     return WeightsDigest(sha256_of_parts(_weights_as_bytes(model)))
 
 
 def _weights_as_bytes(model: torch.nn.Module) -> Iterator[bytes]:
     for name, tensor in sorted(model.state_dict().items()):
-        yield f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode()
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        wide = widened(tensor.detach()) if tensor.is_floating_point() else tensor.detach()
+        yield f"{name} {wide.dtype} {tuple(wide.shape)}\n".encode()
+        flat = wide.cpu().contiguous().reshape(-1)
         yield flat.view(torch.uint8).numpy().tobytes()
 
 

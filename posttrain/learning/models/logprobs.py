@@ -15,6 +15,7 @@ from posttrain.data.rows import TokenBatch, position_ids
 from posttrain.learning.models.backbone import backbone
 from posttrain.learning.models.fast_llama import fast_hidden_states, is_fast_llama
 from posttrain.learning.models.final_logits import FinalLogits, final_logits
+from posttrain.learning.models.narrow import head_product
 from posttrain.learning.models.shared_tokens import TokenShare, token_share
 from posttrain.stage.errors import UserError
 
@@ -376,8 +377,7 @@ def _logprobs(
 ) -> LearnedStatistics:
     # Under autocast the head would round the logits, which a loss over many tokens does not bear.
     with torch.autocast(hidden_ND.device.type, enabled=False):
-        logits_NV = F.linear(hidden_ND.to(weight_VD.dtype), weight_VD, bias_V)
-        logits_NV = final(logits_NV).float()
+        logits_NV = final(head_product(hidden_ND, weight_VD, bias_V)).float()
     if temperature != 1.0:
         logits_NV = logits_NV / temperature
     logprobs_N = -F.cross_entropy(logits_NV, targets_N, reduction="none")

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _REFUSED = re.compile(r"out of memory|can't allocate memory")
 _ASKED = re.compile(r"allocate ([\d.]+) (bytes|[KMGTP]iB)")
 
-_COPIES = {"adamw": 3, "muon": 2}
-"""Of what an optimizer trains: the gradient, and Adam's two moments or Muon's one."""
+_STATE_BYTES = {"adamw": 8, "muon": 4, "adamw_8bit": 2}
+"""Of each parameter that an optimizer trains: Adam's two moments, or Muon's one."""
 
 
 def num_stored_parameters(path: Path) -> int:
@@ -61,7 +61,7 @@ def check_memory(path: Path, *, device: str, dtype: "torch.dtype | None") -> Non
 def check_training_memory(optimizer: "Optimizer", *, device: str) -> None:
     """Refuse to train where a loaded model leaves no room for what training adds.
 
-    That is a gradient and the optimizer's moments for every parameter that is trained, adapters
+    That is a gradient and the optimizer's states for every parameter that is trained, adapters
     alone where there are some. A lower bound: activations depend on batch and length.
 
     Args:
@@ -72,18 +72,26 @@ def check_training_memory(optimizer: "Optimizer", *, device: str) -> None:
         UserError: What is added takes more bytes than are free.
 
     """
-    needed = sum(
-        _COPIES[name] * parameter.numel() * parameter.element_size()
-        for name, part in optimizer.parts.items()
-        for group in part.param_groups
-        for parameter in group["params"]
+    held, parameters = optimizer.held, optimizer.parameters
+    gradients = [p.numel() * p.element_size() for p in parameters]
+    states = sum(
+        (_STATE_BYTES.get(name, 0) + held.per_parameter) * parameter.numel()
+        for name, members in optimizer.members.items()
+        for parameter in members
     )
+    needed = {device: sum(gradients) if held.gradients_at_once else max(gradients)}
+    where = "cpu" if held.states_on_host else device
+    needed[where] = needed.get(where, 0) + int(states)
+    for place, count in needed.items():
+        _refuse_more_than_free(count, place, sum(p.numel() for p in parameters))
+
+
+def _refuse_more_than_free(needed: int, device: str, num_parameters: int) -> None:
     free = free_memory(device)
     if needed > free:
-        count = sum(parameter.numel() for parameter in optimizer.parameters)
         raise UserError(
-            f"training {count:,} parameters takes at least {bytesize(needed)} for gradients and"
-            f" optimizer, but {bytesize(free)} are free on {device}; train an adapter"
+            f"training {num_parameters:,} parameters takes at least {bytesize(needed)} for"
+            f" gradients and optimizer, but {bytesize(free)} are free on {device}; train an adapter"
             " (learner.lora, or a lower rank of it), take a smaller model, or a machine with more"
             " memory"
         )

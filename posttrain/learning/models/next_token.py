@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from posttrain.learning.models.final_logits import FinalLogits, final_logits
 from posttrain.learning.models.logprobs import states_at
+from posttrain.learning.models.narrow import head_product
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -83,4 +84,4 @@ def logits_by(
     """
     # Under autocast the head would round the logits.
     with torch.autocast(states_ND.device.type, enabled=False):
-        return final(F.linear(states_ND.to(weight_VD.dtype), weight_VD, bias_V)).float()
+        return final(head_product(states_ND, weight_VD, bias_V)).float()

@@ -1,19 +1,32 @@
 """Optimizers: several of torch's as one object with one step and one state."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from posttrain.learning.models.muon import BatchedMuon
-from posttrain.learning.models.optimization import OptimizerKind
 from posttrain.stage.errors import UserError
 
 
 class NotFiniteError(UserError):
-    """A loss or a gradient is NaN or infinite; the weights are still those before the step."""
+    """A loss or a gradient is NaN or infinite; the weights are still those before the step.
+
+    But for a step that is taken within the backward pass, which says so.
+    """
+
+
+@dataclass(frozen=True)
+class HeldBytes:
+    """What stands beside the weights of an optimizer, and where."""
+
+    gradients_at_once: bool = True
+    """False where a gradient goes before the next one comes."""
+    states_on_host: bool = False
+    per_parameter: float = 0.0
+    """Bytes a parameter beside gradients and the states of the parts."""
 
 
 class Optimizer:
@@ -25,12 +38,46 @@ class Optimizer:
         self.parameters = parameters
         self.parts = dict(parts)
 
-    def step(self, *, learning_rate: float, max_grad_norm: float) -> float:
+    @property
+    def members(self) -> dict[str, list[Tensor]]:
+        """The parameters by the part that steps them."""
+        return {
+            name: [each for group in part.param_groups for each in group["params"]]
+            for name, part in self.parts.items()
+        }
+
+    @property
+    def held(self) -> "HeldBytes":
+        """How what a step needs beside the weights is held."""
+        return HeldBytes()
+
+    def begin(self, learning_rate: float) -> None:
+        """Set the rate of the coming step, whose gradients may come only now.
+
+        Args:
+            learning_rate: On AdamW's scale, for every parameter.
+
+        """
+        for part in self.parts.values():
+            for group in part.param_groups:
+                group["lr"] = learning_rate
+
+    def backward(self, loss: Tensor, *, last: bool) -> None:  # noqa: ARG002
+        """Accumulate the gradient of one micro-batch.
+
+        Args:
+            loss: Its share of the step's loss.
+            last: True where no further gradient joins the step.
+
+        """
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def step(self, *, learning_rate: float, max_grad_norm: float | None) -> float:
         """Clip the gradients, take one step, and drop the gradients.
 
         Args:
             learning_rate: Rate of this step, on AdamW's scale, for every parameter.
-            max_grad_norm: Gradients of a larger norm are scaled down to it.
+            max_grad_norm: Gradients of a larger norm are scaled down to it; None leaves them.
 
         Returns:
             The norm of the gradients before clipping.
@@ -43,11 +90,11 @@ class Optimizer:
         self.move(learning_rate)
         return norm
 
-    def clip(self, max_grad_norm: float) -> float:
+    def clip(self, max_grad_norm: float | None) -> float:
         """Scale the gradients down to a norm, if theirs is larger.
 
         Args:
-            max_grad_norm: The norm.
+            max_grad_norm: The norm; None only measures theirs.
 
         Returns:
             The norm of the gradients before.
@@ -57,21 +104,25 @@ class Optimizer:
 
         """
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        norm = self.whole(nn.utils.get_total_norm(gradients, foreach=True))
+        norm = self.whole(norm_of(gradients))
+        if max_grad_norm is not None:
+            self.scale(norm, max_grad_norm)
+        return finite_norm(norm)
+
+    def scale(self, norm: Tensor, max_grad_norm: float) -> None:
+        """Scale the gradients of a norm down to another one, if that is smaller.
+
+        Args:
+            norm: Theirs.
+            max_grad_norm: The other one.
+
+        """
         nn.utils.clip_grads_with_norm_(self.parameters, max_grad_norm, norm, foreach=True)
-        scalar = float(norm)
-        if not math.isfinite(scalar):
-            raise NotFiniteError(
-                f"the gradient is {scalar}, so training stopped; "
-                "lower the learning rate or look for a broken batch"
-            )
-        return scalar
 
     def move(self, learning_rate: float) -> None:
         """Take one step along the gradients as they are, and drop them."""
+        self.begin(learning_rate)
         for part in self.parts.values():
-            for group in part.param_groups:
-                group["lr"] = learning_rate
             part.step()
         for parameter in self.parameters:
             parameter.grad = None
@@ -95,61 +146,38 @@ class Optimizer:
             part.load_state_dict(state[name])
 
 
-def build_optimizer(
-    model: nn.Module,
-    *,
-    kind: OptimizerKind = "adamw",
-    weight_decay: float = 0.0,
-    muon: type[BatchedMuon] = BatchedMuon,
-) -> Optimizer:
-    """Build AdamW for everything, or Muon for the matrices of the layers and AdamW for the rest.
+def is_narrow(tensor: Tensor) -> bool:
+    """True of a tensor of bfloat16 or float16 numbers."""
+    return tensor.is_floating_point() and tensor.element_size() < 4
 
-    Muon's rate is on AdamW's scale (``match_rms_adamw``), so one learning rate serves both; every
-    step is given its own. Embeddings, norms and biases are not pulled to zero.
+
+def norm_of(gradients: Sequence[Tensor]) -> Tensor:
+    """The 2-norm of some gradients together, in float32 at least."""
+    if not any(is_narrow(each) for each in gradients):
+        return nn.utils.get_total_norm(list(gradients), foreach=True)
+    norms = [torch.linalg.vector_norm(each, dtype=torch.float32) for each in gradients]
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    return norm
+
+
+def finite_norm(norm: Tensor, *, moved: str = "") -> float:
+    """Read a norm, and refuse one that is not finite.
 
     Args:
-        model: Its parameters that require a gradient are optimized.
-        kind: Which optimizer takes the matrices of the layers.
-        weight_decay: Decoupled weight decay of the matrices.
-        muon: The class that takes the matrices, where `kind` is muon.
+        norm: Of a step's gradients.
+        moved: What became of the weights, for the error.
 
     Returns:
-        One object that steps, clips, and has one state.
+        The norm.
 
-    Source: AdamW, arXiv 1711.05101; Muon, Jordan et al. 2024.
+    Raises:
+        NotFiniteError: It is NaN or infinite.
 
     """
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-    heads = {id(m.weight) for m in _output_heads(model)}
-    matrices = [p for _, p in named if p.ndim == 2 and id(p) not in embeddings | heads]
-    chosen = {id(p) for p in matrices}
-    rest = [p for _, p in named if id(p) not in chosen]
-    everything = [p for _, p in named]
-    if kind == "muon":
-        first = muon(matrices, learning_rate=0.0, weight_decay=weight_decay)
-        parts: dict[str, torch.optim.Optimizer] = {"muon": first}
-        if rest:
-            # Adapters are matrices, so nothing is left to AdamW where only they are trained.
-            parts["adamw"] = _adamw(rest)
-        return Optimizer(everything, parts)
-    groups = [
-        {"params": matrices, "weight_decay": weight_decay},
-        {"params": rest, "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
-    return Optimizer(
-        everything,
-        {"adamw": _adamw(groups)},
-    )
-
-
-def _adamw(parameters: Any) -> torch.optim.AdamW:
-    """Torch's fused AdamW; each step sets the rate, and groups their weight decay."""
-    return torch.optim.AdamW(parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
-
-
-def _output_heads(model: nn.Module) -> list[nn.Linear]:
-    """Linear layers outside the decoder stack: the language-model head or the reward head."""
-    names = {"lm_head", "score", "embed_out"}
-    return [m for name, m in model.named_children() if name in names and isinstance(m, nn.Linear)]
+    scalar = float(norm)
+    if not math.isfinite(scalar):
+        raise NotFiniteError(
+            f"the gradient is {scalar}, so training stopped{moved}; "
+            "lower the learning rate or look for a broken batch"
+        )
+    return scalar

@@ -1,14 +1,28 @@
 """What a recipe says of the optimizer and of the learning rate; light enough to be parsed."""
 
 import math
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, PlainSerializer, model_validator
 
+from posttrain.learning.models.optimizers.adamw import AdamW
+from posttrain.learning.models.optimizers.base import OptimizerPart, StateFormat
+from posttrain.learning.models.optimizers.registry import OPTIMIZERS
 from posttrain.stage.schedule import Schedulable, schedules_in
+from posttrain.stage.slots import InSlot
 
-OptimizerKind = Literal["adamw", "muon"]
+RoundingKind = Literal["nearest", "stochastic", "kahan"]
 LrScheduleKind = Literal["constant", "linear", "cosine", "constant_then_decay"]
+
+
+def _spelled(part: OptimizerPart) -> str | dict[str, Any]:
+    """Write a part without settings as its kind alone, as recipes do."""
+    said = part.model_dump(mode="json")
+    return part.kind if said.keys() == {"kind"} else said
+
+
+OptimizerChoice = Annotated[OptimizerPart, InSlot(OPTIMIZERS), PlainSerializer(_spelled)]
+"""The type of a field that holds what steps."""
 
 
 class OptimizationConfig(Schedulable):
@@ -17,10 +31,12 @@ class OptimizationConfig(Schedulable):
     The numbers may be schedules, those excepted that say how long a shape is or lasts.
     """
 
+    MECHANICS = frozenset({"states", "rounding", "in_backward", "offload"})
     FIXED: ClassVar[frozenset[str]] = frozenset({"weight_decay", "warmup_steps", "decay_fraction"})
 
-    optimizer: OptimizerKind = "adamw"
-    """`muon` orthogonalizes the updates of the layers' matrices and leaves the rest to AdamW."""
+    optimizer: OptimizerChoice = AdamW()
+    """`adamw`, or `muon`, which orthogonalizes the updates of the layers' matrices and leaves the
+    rest to AdamW."""
     learning_rate: float = Field(default=1e-3, gt=0.0)
     """Peak learning rate, on AdamW's scale for both optimizers.
 
@@ -35,13 +51,50 @@ class OptimizationConfig(Schedulable):
     """Optimizer steps over which the learning rate rises to its peak."""
     decay_fraction: float = Field(default=0.3, gt=0.0, le=1.0)
     """Share of the steps after warm-up over which `constant_then_decay` falls."""
-    max_grad_norm: float = Field(default=1.0, gt=0.0)
-    """Gradients of a larger norm are scaled down to it."""
+    max_grad_norm: float | None = Field(default=1.0, gt=0.0)
+    """Gradients of a larger norm are scaled down to it; null leaves them as they are."""
+    states: StateFormat = "fp32"
+    """`8bit` keeps the moments of AdamW in blocks of 8-bit numbers: 2 bytes a weight, not 8."""
+    rounding: RoundingKind | None = None
+    """How weights that are held in bfloat16 (`learner.weights`) are written after a step that was
+    computed in float32; null is `stochastic`, `kahan` takes 2 bytes a weight more."""
+    in_backward: bool = False
+    """Step each weight as soon as its gradient is there, and drop that: no two gradients stand
+    beside each other, so that no norm of all of them can be clipped."""
+    offload: bool = False
+    """Keep the moments in the host's memory; those of one weight at a time come to the GPU."""
 
     @property
     def is_constant(self) -> bool:
         """True where the factor is 1 at every step."""
         return self.lr_schedule == "constant" and self.warmup_steps == 0
+
+    def packages(self) -> frozenset[str]:
+        """Those of optimizers that are not torch's."""
+        return frozenset({"bitsandbytes"}) if self.states == "8bit" else frozenset()
+
+    @model_validator(mode="after")
+    def _optimizer_takes_it(self) -> Self:
+        kind = self.optimizer.kind
+        if self.states not in self.optimizer.STATES:
+            raise ValueError(
+                f"states {self.states} is not for optimizer {kind}, which keeps what it remembers"
+                f" in {' or '.join(sorted(self.optimizer.STATES))}; set optimizer to adamw, or"
+                " states to fp32"
+            )
+        if self.in_backward and not self.optimizer.BY_PARAMETER:
+            raise ValueError(
+                f"in_backward steps each weight before the others have gradients, and optimizer"
+                f" {kind} works on those of many at once; set optimizer to adamw, or in_backward to"
+                " false"
+            )
+        if self.in_backward and self.max_grad_norm is not None:
+            raise ValueError(
+                f"in_backward steps weights before the norm of all gradients is known, so"
+                f" max_grad_norm {self.max_grad_norm} cannot be held; set max_grad_norm to null, or"
+                " in_backward to false"
+            )
+        return self
 
     def _refuse_schedules(self) -> None:
         """Refuse two schedules of one number."""

@@ -38,16 +38,15 @@ def trained_from(model: "PreTrainedModel") -> tuple[str, ...]:
     return tuple(_record(model).get("ancestors", ()))
 
 
-def remember_parent(model: "PreTrainedModel") -> None:
-    """Note the weights as they are now as the last ones that the model was trained from.
+def remember_parent(model: "PreTrainedModel", digest: str) -> None:
+    """Note some weights as the last ones that a model was trained from.
 
     Args:
         model: Before its first update; it keeps its record.
+        digest: Of the weights, most often those that the model has.
 
     """
-    from posttrain.learning.models.load import weights_digest
-
-    _write(model, ancestors=[*trained_from(model), weights_digest(model)])
+    _write(model, ancestors=[*trained_from(model), digest])
 
 
 def answer_lengths(model: "PreTrainedModel") -> dict[str, tuple[int, ...]]:

@@ -139,6 +139,7 @@ def start_reward_model(
     parameterization: Parameterization,
     scale: float = 1.0,
     device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
 ) -> RewardModel:
     """Put an untrained reward model on a policy's weights.
 
@@ -147,7 +148,8 @@ def start_reward_model(
         parameterization: `head` for a scalar head, which starts at zero, so that the first
             Bradley-Terry loss is exactly ln 2; `likelihood` for the policy's own likelihood.
         scale: Factor on a likelihood's rewards.
-        device: Where the weights go, in float32.
+        device: Where the weights go.
+        dtype: In which the policy is loaded; a scalar head starts in float32 with all below it.
 
     Returns:
         The reward model.
@@ -155,7 +157,7 @@ def start_reward_model(
     """
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
-    causal = load_weights(AutoModelForCausalLM, policy_path, device=device, dtype=torch.float32)
+    causal = load_weights(AutoModelForCausalLM, policy_path, device=device, dtype=dtype)
     tokenizer = load_tokenizer(policy_path)
     if parameterization == "likelihood":
         return RewardModel(causal, tokenizer, parameterization, scale)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from posttrain.learning.models.load import Policy, load_policy
+from posttrain.learning.models.build_optim import build_optimizer
+from posttrain.learning.models.load import Policy, load_to_train
 from posttrain.learning.models.memory import check_training_memory
-from posttrain.learning.models.optim import build_optimizer
 from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.learning.rl.beside import build_beside
 from posttrain.learning.rl.config import RlConfig
@@ -67,11 +67,7 @@ def build_learner(
     policy.model.train(mode=config.learner.activation_checkpointing)
     if config.learner.activation_checkpointing:
         check_quiet(policy.model)
-    optimizer = build_optimizer(
-        policy.model,
-        kind=config.optimization.optimizer,
-        weight_decay=config.optimization.weight_decay,
-    )
+    optimizer = build_optimizer(policy.model, config.optimization, seed=context.seed)
     check_training_memory(optimizer, device=context.device)
     passes = passes_under(mask)(
         trainable=trainable,
@@ -111,7 +107,7 @@ def _reference(
         return None
     if path is None:
         return ReferencePolicy(copy.deepcopy(policy.model), config.reference)
-    loaded = load_policy(path, device=context.device)
+    loaded = load_to_train(path, config.learner.weights, device=context.device)
     check_same_tokenizer(policy.tokenizer, loaded.tokenizer, where="rl.inputs.reference")
     if config.reference.MOVES and _shapes(loaded.model) != _shapes(policy.model):
         raise UserError(

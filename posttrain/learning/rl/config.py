@@ -32,9 +32,13 @@ from posttrain.learning.rl.metrics import (
 )
 from posttrain.learning.rl.model_config import FROZEN, ReferenceConfig, ValueModelConfig
 from posttrain.learning.rl.stop import StopConfig
-from posttrain.learning.rl.updates_config import RlOptimization, UpdatesConfig
+from posttrain.learning.rl.updates_config import (
+    RlOptimization,
+    UpdatesConfig,
+    refuse_in_backward,
+)
 from posttrain.learning.rollouts.sampling import MaxTokens
-from posttrain.learning.training.config import LearnerConfig
+from posttrain.learning.training.config import LearnerConfig, refuse_idle_rounding
 from posttrain.learning.training.metrics import ROUTED
 from posttrain.stage.config import UNKEYED
 from posttrain.stage.schedule import Schedulable, at, schedules_in
@@ -207,6 +211,10 @@ class RlConfig(Schedulable):
                 " that an older one; set staleness to 0 and carry nothing over, or keep to last"
             )
         refuse_other_learners(self.learner, self.reference)
+        refuse_idle_rounding(self.learner, self.optimization)
+        refuse_in_backward(
+            self.optimization, self.updates, has_critic=self.algorithm.critic is not None
+        )
         self._check_schedules()
         check_ahead(
             self.ahead,

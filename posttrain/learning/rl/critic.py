@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from posttrain.learning.maths.reduce import widened
 from posttrain.learning.models.logprobs import hidden_states
+from posttrain.learning.models.narrow import widen_weights
 from posttrain.learning.models.optim import Optimizer
 from posttrain.learning.rl.batch import TrainBatch
 from posttrain.learning.rl.model_config import ValueModelConfig
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 class Critic:
     """A scalar head on its own copy of the starting policy, or on the policy that learns.
 
+    Both are float32 at least, whatever the policy is held in.
     The head starts at 0, so the first values are 0 whatever the trunk. On a shared trunk the value
     loss reaches the policy's own weights, and is stepped by the policy's optimizer.
     """
@@ -26,9 +29,12 @@ class Critic:
     def __init__(self, policy: "PreTrainedModel", config: ValueModelConfig) -> None:
         self.owns_trunk = config.trunk == "own"
         self.trunk = copy.deepcopy(policy) if self.owns_trunk else policy
+        if self.owns_trunk:
+            widen_weights(self.trunk)
         self.trunk.eval()
         weight = policy.get_input_embeddings().weight
-        self.head = nn.Linear(weight.shape[1], 1, bias=False).to(weight.device, weight.dtype)
+        wide = widened(weight[:0]).dtype
+        self.head = nn.Linear(weight.shape[1], 1, bias=False).to(weight.device, wide)
         nn.init.zeros_(self.head.weight)
         parameters = [*self.head.parameters()]
         if self.owns_trunk:
@@ -39,7 +45,7 @@ class Critic:
     def values(self, batch: TrainBatch) -> Tensor:
         """Expected reward before each drawn token, 0 at the others. ``[B, T]``."""
         hidden_BTD = hidden_states(self.trunk, batch.input_ids_BT)
-        before_BT = self.head(hidden_BTD[:, :-1])[..., 0].float()
+        before_BT = self.head(hidden_BTD[:, :-1].to(self.head.weight.dtype))[..., 0].float()
         values_BT = torch.cat([torch.zeros_like(before_BT[:, :1]), before_BT], dim=1)
         return torch.where(batch.mask_BT, values_BT, 0.0)
 

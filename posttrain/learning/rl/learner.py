@@ -141,6 +141,7 @@ class PolicyLearner:
             num_steps=config.steps * config.updates_per_step,
         )
         rate, limit = factor * optimization.learning_rate, optimization.max_grad_norm
+        self.optimizer.begin(rate)
         with keeping_parts(parts, self.weights, self.scratch, step=step + 1, seed=seed):
             metrics = self.accumulate(parts, where=f"rl step {step + 1}", first=index == 0)
             if self.beside.rehearsing is not None:
@@ -185,7 +186,7 @@ class PolicyLearner:
         if self.router is not None:
             self.router.begin(self.model, [part.routed() for part in parts])
         totals: dict[str, float] = {}
-        for part, count in zip(parts, counts, strict=True):
+        for number, (part, count) in enumerate(zip(parts, counts, strict=True), start=1):
             with self._watching() as routed:
                 loss, metrics = self.loss(
                     part, denominator=whole, of_critic=max(1, of_critic), first=first
@@ -197,7 +198,7 @@ class PolicyLearner:
                 metrics["router_loss"] = term.detach() * sum(counts) / max(1, count)
             scalar = float(loss.detach())
             refuse_infinite(scalar, self.outputs, where=where)
-            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimizer.backward(loss, last=number == len(parts))
             totals["loss"] = totals.get("loss", 0.0) + scalar
             for name, value in metrics.items():
                 if name in MAXIMA:

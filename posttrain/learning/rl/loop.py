@@ -162,7 +162,9 @@ class _Saving:
 
     def restore(self, context: StageContext) -> int:
         """Take up the newest checkpoint, if there is one; returns the steps that are done."""
-        self.last = self.progress.restore(context.device)
+        # Moments that lie in the host's memory would not fit beside the model even for a moment.
+        on_host = self.config.optimization.offload
+        self.last = self.progress.restore("cpu" if on_host else context.device)
         step, update = divmod(self.last, self.config.updates_per_step)
         if self.last:
             within = f" and {update} updates" if update else ""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from posttrain.data.batching import length_buckets
 from posttrain.learning.maths.entropy import entropy_from_hidden, entropy_from_logits
@@ -19,6 +18,7 @@ from posttrain.learning.models.logprobs import (
     hidden_states,
     token_statistics,
 )
+from posttrain.learning.models.narrow import head_product
 from posttrain.learning.rl.batch import TrainBatch, TrainSample, collate, lengths_and_groups
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.critic import Critic
@@ -116,9 +116,11 @@ class ModelPasses:
         """Exact entropy at the drawn tokens in nats, with gradient; 0 at the others. ``[B, T]``."""
         hidden_ND, head, final = self._before_the_head(batch)
         if final.changes_nothing and head.bias is None:
-            entropy_N = entropy_from_hidden(hidden_ND / self.config.temperature, head.weight)
+            entropy_N = entropy_from_hidden(
+                hidden_ND / self.config.temperature, widened(head.weight)
+            )
         else:
-            logits_NV = final(F.linear(hidden_ND, head.weight, head.bias))
+            logits_NV = final(head_product(hidden_ND, head.weight, head.bias))
             entropy_N = entropy_from_logits(logits_NV / self.config.temperature)
         zeros_BT = entropy_N.new_zeros(batch.mask_BT.shape)
         return zeros_BT.masked_scatter(batch.mask_BT, entropy_N)
@@ -130,7 +132,7 @@ class ModelPasses:
             chunks = torch.split(hidden_ND, max(1, CHUNK_ELEMENTS // head.weight.shape[0]))
             found = [torch.zeros(0, device=hidden_ND.device)]
             for chunk_ND in chunks:
-                logits_NV = final(F.linear(chunk_ND, widened(head.weight), head.bias))
+                logits_NV = final(head_product(chunk_ND, head.weight, head.bias))
                 logits_NV = logits_NV / self.config.temperature
                 found.append(logits_NV.mean(-1) - logits_NV.logsumexp(-1))
             mean_N = torch.cat(found)

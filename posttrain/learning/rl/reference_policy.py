@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from posttrain.learning.models.narrow import widen_weights
 from posttrain.learning.rl.references.base import ReferencePart, ReferenceRule
 from posttrain.stage.part_checks import check_declared
 from posttrain.stage.slots import name_of
@@ -21,6 +22,9 @@ class ReferencePolicy:
 
     def __init__(self, model: "PreTrainedModel", config: ReferencePart) -> None:
         self.model = model.eval().requires_grad_(requires_grad=False)
+        if config.MOVES:
+            # Small steps towards the policy would be lost between two numbers of bfloat16.
+            widen_weights(self.model)
         self._config = config
         self._rule = started(config, config.start(), ReferenceRule, where="rl")
         self.num_restarts = 0
@@ -72,7 +76,8 @@ class ReferencePolicy:
         pairs = zip(self.model.parameters(), policy.parameters(), strict=True)
         with torch.no_grad():
             for own, new in pairs:
-                own.lerp_(new.detach(), weight) if weight < 1.0 else own.copy_(new.detach())
+                now = new.detach().to(own.dtype)
+                own.lerp_(now, weight) if weight < 1.0 else own.copy_(now)
 
     def state_dict(self) -> dict[str, Any]:
         """The weights and the rule; nothing where they stay those of the input."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from posttrain.learning.curriculum.base import ProblemPool
 from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.models.context import context_length
-from posttrain.learning.models.load import Policy, load_policy
+from posttrain.learning.models.load import Policy, load_to_train
 from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.learner import PolicyLearner
@@ -59,7 +59,7 @@ def build_policies(
     """
     policies = {FIRST: first}
     for name, path in sorted(under_port(POLICIES, inputs).items()):
-        policies[name] = _further(name, path, first, context)
+        policies[name] = _further(name, path, first, config, context)
     count = config.exchange.policies
     if len(policies) > count:
         raise UserError(
@@ -130,7 +130,9 @@ def open_members(
         yield members
 
 
-def _further(name: str, path: Path, first: Policy, context: StageContext) -> Policy:
+def _further(
+    name: str, path: Path, first: Policy, config: SeveralConfig, context: StageContext
+) -> Policy:
     """A connected policy, which must read and write what the first does."""
     where = f"coevolve.inputs.{POLICIES}.{name}"
     if name.startswith(POLICY):
@@ -138,7 +140,7 @@ def _further(name: str, path: Path, first: Policy, context: StageContext) -> Pol
             f"{where}: names that begin with {POLICY} are those of the first policy and its copies;"
             " connect it under another name"
         )
-    loaded = load_policy(path, device=context.device)
+    loaded = load_to_train(path, config.learner.weights, device=context.device)
     check_same_tokenizer(first.tokenizer, loaded.tokenizer, where=where)
     ours, theirs = (context_length(each.model.config) for each in (first, loaded))
     if ours != theirs:

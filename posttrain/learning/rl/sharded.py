@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.distributed.gather import GatheredTensors, MainsOwn, SharedValues
 from posttrain.learning.models.distributed.group import (
@@ -14,10 +15,9 @@ from posttrain.learning.models.distributed.group import (
     ProcessGroup,
     current_process_group,
 )
-from posttrain.learning.models.distributed.optim import ShardedMuon, ShardedOptimizer
+from posttrain.learning.models.distributed.optim import ShardedOptimizer
 from posttrain.learning.models.distributed.shard import Sharded, lend_whole, restore, shard
 from posttrain.learning.models.load import bit_sums
-from posttrain.learning.models.optim import build_optimizer
 from posttrain.learning.rl.batch import TrainBatch, TrainSample, lengths_and_groups
 from posttrain.learning.rl.failures import refuse_infinite
 from posttrain.learning.rl.learner import (
@@ -153,9 +153,8 @@ def in_shards(learner: PolicyLearner) -> ShardedPolicyLearner:
     sharded = shard(learner.model, group)
     optimizer = build_optimizer(
         sharded.model,
-        kind=passes.config.optimization.optimizer,
-        weight_decay=passes.config.optimization.weight_decay,
-        muon=ShardedMuon,
+        passes.config.optimization,
+        sharded=True,
     )
     given = {each.name: getattr(passes, each.name) for each in fields(passes)}
     given["trainable"] = twin(learner.trainable, sharded.model)

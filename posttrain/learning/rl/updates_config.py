@@ -5,7 +5,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from posttrain.learning.algorithms.part import named_parts
-from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
+from posttrain.learning.models.optimization import OptimizationConfig, OptimizerChoice
+from posttrain.learning.models.optimizers.muon import Muon
 from posttrain.learning.rl.balances.base import OWN_ROLLOUTS, Balance
 from posttrain.learning.rl.balances.registry import BALANCES
 from posttrain.learning.rl.rehearsals.base import Rehearsal
@@ -18,7 +19,7 @@ from posttrain.stage.slots import InSlot
 class RlOptimization(OptimizationConfig):
     """Optimizer and learning rate; a falling rate keeps what large steps found."""
 
-    optimizer: OptimizerKind = "muon"
+    optimizer: OptimizerChoice = Muon()
     """`muon` orthogonalizes the updates of the layers' matrices and leaves the rest to AdamW."""
     warmup_steps: int = Field(default=5, ge=0)
     """Optimizer updates over which the learning rate rises."""
@@ -59,3 +60,26 @@ class UpdatesConfig(StageConfig):
                 " none that is a term of every update; add one, or leave balance out"
             )
         return self
+
+
+def refuse_in_backward(
+    optimization: OptimizationConfig, updates: UpdatesConfig, *, has_critic: bool
+) -> None:
+    """Refuse what needs whole gradients where weights are stepped as theirs come.
+
+    Args:
+        optimization: Says whether they are.
+        updates: What else is learned from.
+        has_critic: Whether a value model learns beside the policy.
+
+    Raises:
+        ValueError: With the remedy.
+
+    """
+    wanted = {"updates.rehearsals": bool(updates.rehearsals), "algorithm.critic": has_critic}
+    for name, is_there in wanted.items():
+        if optimization.in_backward and is_there:
+            raise ValueError(
+                f"optimization.in_backward steps weights as the gradient of the rollouts comes, but"
+                f" {name} wants it whole; leave one of the two out"
+            )

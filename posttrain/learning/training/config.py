@@ -52,8 +52,18 @@ class LearnerConfig(StageConfig):
     """How the gradient is computed and which weights it moves; every default changes nothing."""
 
     MECHANICS = frozenset(
-        {"precision", "attention", "packing", "activation_checkpointing", "context_parallel"}
+        {
+            "weights",
+            "precision",
+            "attention",
+            "packing",
+            "activation_checkpointing",
+            "context_parallel",
+        }
     )
+    weights: Literal["fp32", "bf16"] = "fp32"
+    """How weights are held: `bf16` in 2 bytes each, gradients too, without a copy in float32;
+    logits and loss stay float32. See `optimization.rounding`."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """`bf16` computes in bfloat16 with weights, optimizer, logits and loss in float32."""
     attention: Attention | None = None
@@ -84,6 +94,27 @@ class LearnerConfig(StageConfig):
                 " experts of all; leave one of the two out"
             )
         return self
+
+
+def refuse_idle_rounding(learner: LearnerConfig, optimization: OptimizationConfig) -> None:
+    """Refuse a rounding of weights that are not rounded.
+
+    Args:
+        learner: Says how weights are held, and which are trained.
+        optimization: Says how they are rounded.
+
+    Raises:
+        ValueError: What is trained is float32.
+
+    """
+    if optimization.rounding is None:
+        return
+    if learner.weights == "fp32" or learner.lora is not None:
+        why = "trains adapters in float32" if learner.lora else "holds weights in float32"
+        raise ValueError(
+            f"optimization.rounding {optimization.rounding} is for trained weights in bfloat16, and"
+            f" learner {why}; leave rounding out, or set learner.weights to bf16 without lora"
+        )
 
 
 class PaceConfig(Schedulable):
@@ -150,6 +181,11 @@ class TrainingConfig(StageConfig):
                 f"micro_batch_tokens {self.micro_batch_tokens} exceeds batch_tokens "
                 f"{self.batch_tokens}; make it smaller or leave it out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _rounding_has_a_use(self) -> Self:
+        refuse_idle_rounding(self.learner, self.optimization)
         return self
 
     @model_validator(mode="after")

@@ -17,8 +17,9 @@ from posttrain.data.rows import TokenRow
 from posttrain.data.templates import end_of_turn
 from posttrain.learning.models.adapters import Adapter, attach_adapter
 from posttrain.learning.models.attention import set_attention
-from posttrain.learning.models.load import save_policy
+from posttrain.learning.models.load import save_policy, weights_digest
 from posttrain.learning.models.logprobs import hidden_states
+from posttrain.learning.models.narrow import narrow_weights
 from posttrain.learning.models.record import remember_lengths, remember_parent
 from posttrain.learning.models.subnetwork import Subnetwork, subnetwork_of
 from posttrain.learning.training.config import LearnerConfig
@@ -28,6 +29,10 @@ from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+HELD_AS: Mapping[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
+"""What a model is loaded as, by `learner.weights`."""
 
 
 class TrainedWeights:
@@ -147,7 +152,7 @@ class Trainable:
 def prepare_for_training(
     model: "PreTrainedModel", config: LearnerConfig, *, seed: int
 ) -> Trainable:
-    """Remember the parent, choose the attention, attach adapters, recompute, start the average.
+    """Remember the parent, hold the weights, choose the attention, attach adapters, and so on.
 
     Of a model with a subnetwork (`tasks.subnetwork`) that alone is trained.
 
@@ -163,7 +168,9 @@ def prepare_for_training(
         The model with its adapter and its average, where there are any.
 
     """
-    remember_parent(model)
+    remember_parent(model, weights_digest(model))
+    if config.weights == "bf16":
+        narrow_weights(model)
     if config.attention:
         set_attention(model, config.attention)
     adapter = None

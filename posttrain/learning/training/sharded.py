@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from posttrain.data.batching import AnyBatch
+from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.distributed.gather import GatheredTensors, SharedValues
 from posttrain.learning.models.distributed.group import (
@@ -13,9 +14,9 @@ from posttrain.learning.models.distributed.group import (
     ProcessGroup,
     current_process_group,
 )
-from posttrain.learning.models.distributed.optim import ShardedMuon, ShardedOptimizer
+from posttrain.learning.models.distributed.optim import ShardedOptimizer
 from posttrain.learning.models.distributed.shard import restore, shard
-from posttrain.learning.models.optim import Optimizer, build_optimizer
+from posttrain.learning.models.optim import Optimizer
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.generators import restore_generators
 from posttrain.learning.training.prepare import MovingAverage, Trainable
@@ -47,12 +48,7 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
 
     def optimizer(self, config: OptimizationConfig) -> Optimizer:
         """The optimizer of this process's shards."""
-        built = build_optimizer(
-            self.trainable.model,
-            kind=config.optimizer,
-            weight_decay=config.weight_decay,
-            muon=ShardedMuon,
-        )
+        built = build_optimizer(self.trainable.model, config, seed=self.seed, sharded=True)
         return ShardedOptimizer(built, self._group)
 
     def progress(self, parts: Mapping[str, Stateful], checkpointer: Checkpointer) -> Progress:
@@ -80,7 +76,9 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
         gathered: list[AnyBatch] = self._sharded(self.objective.gather, moved, step)
         return gathered
 
-    def backward(self, parts: Sequence[AnyBatch], *, where: str) -> dict[str, float]:
+    def backward(
+        self, parts: Sequence[AnyBatch], optimizer: Optimizer, *, where: str
+    ) -> dict[str, float]:
         """Accumulate the gradient of this process's share; see `SupervisedTrainer.backward`."""
         num_units = sum(part.num_units for part in parts)
         totals: dict[str, float] = {}
@@ -89,7 +87,7 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
                 value, metrics = self._sharded(
                     self.objective.loss, part.to(self.device), float(num_units)
                 )
-            (value if counts else 0.0 * value).backward()
+            optimizer.backward(value if counts else 0.0 * value, last=False)
             scalar = float(value.detach()) if counts else 0.0
             mine = part.num_units if counts else 0.0
             add_up(totals, scalar, metrics, share=(mine, num_units))

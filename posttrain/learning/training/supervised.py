@@ -65,7 +65,8 @@ def train(
             context.scratch, every=config.checkpoint_every, identity=identity, note=context.note
         ),
     )
-    step = progress.restore(context.device)
+    # Moments that lie in the host's memory would not fit beside the model even for a moment.
+    step = progress.restore("cpu" if config.optimization.offload else context.device)
     if step:
         context.note(f"resuming after step {step} of {num_steps}")
     trainable.model.train()
@@ -82,7 +83,8 @@ def train(
             parts = trainer.micro_batches(step)
         step += 1
         with kept_for_replay(context.scratch, trainer.weights(), parts, step=step, seed=seed):
-            metrics = trainer.backward(parts, where=f"{prefix} step {step}")
+            optimizer.begin(rate)
+            metrics = trainer.backward(parts, optimizer, where=f"{prefix} step {step}")
             metrics["grad_norm"] = optimizer.step(
                 learning_rate=rate, max_grad_norm=now.max_grad_norm
             )

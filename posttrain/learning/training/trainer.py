@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from posttrain.data.batching import AnyBatch
+from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.memory import check_training_memory
-from posttrain.learning.models.optim import NotFiniteError, Optimizer, build_optimizer
+from posttrain.learning.models.optim import NotFiniteError, Optimizer
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, Stateful
@@ -27,14 +28,11 @@ class SupervisedTrainer(Generic[AnyBatch]):
         self.trainable = trainable
         self.objective = objective
         self.device = context.device
+        self.seed = context.seed
 
     def optimizer(self, config: OptimizationConfig) -> Optimizer:
         """The optimizer of the weights that are trained."""
-        optimizer = build_optimizer(
-            self.trainable.model,
-            kind=config.optimizer,
-            weight_decay=config.weight_decay,
-        )
+        optimizer = build_optimizer(self.trainable.model, config, seed=self.seed)
         check_training_memory(optimizer, device=self.device)
         return optimizer
 
@@ -60,11 +58,14 @@ class SupervisedTrainer(Generic[AnyBatch]):
         """All parts of 0-based `step`."""
         return self.objective.parts(self.trainable.model, step, self.device)
 
-    def backward(self, parts: Sequence[AnyBatch], *, where: str) -> dict[str, float]:
+    def backward(
+        self, parts: Sequence[AnyBatch], optimizer: Optimizer, *, where: str
+    ) -> dict[str, float]:
         """Accumulate the gradient of one step.
 
         Args:
             parts: Its micro-batches.
+            optimizer: Knows the step's rate; it may step what has its whole gradient.
             where: Stage and step, for the message.
 
         Returns:
@@ -73,12 +74,12 @@ class SupervisedTrainer(Generic[AnyBatch]):
         """
         num_units = sum(part.num_units for part in parts)
         totals: dict[str, float] = {}
-        for part in parts:
+        for number, part in enumerate(parts, start=1):
             with self.trainable.computing():
                 value, metrics = self.objective.loss(self.trainable.model, part, float(num_units))
             scalar = float(value.detach())
             check_finite(scalar, where=where)
-            value.backward()  # type: ignore[no-untyped-call]
+            optimizer.backward(value, last=number == len(parts))
             add_up(totals, scalar, metrics, share=(part.num_units, num_units))
         return totals
 

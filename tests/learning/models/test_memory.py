@@ -4,8 +4,9 @@ import torch
 
 from posttrain.learning.models import memory
 from posttrain.learning.models.adapters import attach_adapter
+from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.models.load import load_policy, save_policy
-from posttrain.learning.models.optim import build_optimizer
+from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.stage.errors import UserError
 
 
@@ -40,7 +41,7 @@ def test_training_that_just_fits_is_begun_and_a_byte_less_is_refused(
     matrices = sum(p.numel() for name, p in named.items() if p.ndim == 2 and "layers" in name)
     rest = sum(p.numel() for p in named.values()) - matrices
     needed = per_matrix * matrices + 12 * rest
-    optimizer = build_optimizer(model, kind=kind)
+    optimizer = build_optimizer(model, OptimizationConfig(optimizer=kind))
     monkeypatch.setattr(memory, "free_memory", lambda _device: needed)
     memory.check_training_memory(optimizer, device="cpu")
     monkeypatch.setattr(memory, "free_memory", lambda _device: needed - 1)

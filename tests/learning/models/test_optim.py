@@ -6,9 +6,13 @@ import torch
 from torch import nn
 
 from posttrain.learning.models.adapters import attach_adapter
+from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.models.muon import BatchedMuon
-from posttrain.learning.models.optim import build_optimizer
-from posttrain.learning.models.optimization import LR_SCHEDULES, learning_rate_factor
+from posttrain.learning.models.optimization import (
+    LR_SCHEDULES,
+    OptimizationConfig,
+    learning_rate_factor,
+)
 from posttrain.stage.errors import UserError
 
 
@@ -83,7 +87,7 @@ def test_without_a_gradient_there_is_nothing_to_clip(model):
 
 
 def test_muon_takes_the_matrices_of_the_layers_and_nothing_else(model):
-    optimizer = build_optimizer(model, kind="muon")
+    optimizer = build_optimizer(model, OptimizationConfig(optimizer="muon"))
     names = {id(p): name for name, p in model.named_parameters()}
     taken = {names[id(p)] for g in optimizer.parts["muon"].param_groups for p in g["params"]}
     assert taken == {name for name in names.values() if "proj" in name}
@@ -94,7 +98,7 @@ def test_muon_takes_the_matrices_of_the_layers_and_nothing_else(model):
 
 @pytest.mark.parametrize("kind", ["adamw", "muon"])
 def test_weight_decay_leaves_embeddings_and_norms_alone(model, kind):
-    optimizer = build_optimizer(model, kind=kind, weight_decay=0.5)
+    optimizer = build_optimizer(model, OptimizationConfig(optimizer=kind, weight_decay=0.5))
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
@@ -120,7 +124,7 @@ def test_clipping_scales_the_gradient_and_reports_its_raw_norm():
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_gradient_that_is_not_finite_stops_before_any_weight_moves(model, bad):
-    optimizer = build_optimizer(model, kind="muon")
+    optimizer = build_optimizer(model, OptimizationConfig(optimizer="muon"))
     before = [p.detach().clone() for p in model.parameters()]
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
@@ -140,14 +144,14 @@ def test_the_state_carries_over_exactly(model, kind):
                 parameter.grad = torch.randn(parameter.shape, generator=generator)
             optimizer.step(learning_rate=0.003, max_grad_norm=1.0)
 
-    optimizer = build_optimizer(model, kind=kind, weight_decay=0.1)
+    optimizer = build_optimizer(model, OptimizationConfig(optimizer=kind, weight_decay=0.1))
     steps(optimizer, [0, 1])
     state, middle = optimizer.state_dict(), {k: v.clone() for k, v in model.state_dict().items()}
     state = copy.deepcopy(state)
     steps(optimizer, [2, 3])
     expected = {k: v.clone() for k, v in model.state_dict().items()}
     model.load_state_dict(middle)
-    fresh = build_optimizer(model, kind=kind, weight_decay=0.1)
+    fresh = build_optimizer(model, OptimizationConfig(optimizer=kind, weight_decay=0.1))
     fresh.load_state_dict(state)
     steps(fresh, [2, 3])
     for name, value in model.state_dict().items():
@@ -157,7 +161,7 @@ def test_the_state_carries_over_exactly(model, kind):
 def test_muon_trains_adapters_alone(model):
     """All trained weights are matrices then, so that AdamW has none to take."""
     attach_adapter(model, rank=2, alpha=4, dropout=0.0, targets=(), seed=0)
-    optimizer = build_optimizer(model, kind="muon")
+    optimizer = build_optimizer(model, OptimizationConfig(optimizer="muon"))
     assert list(optimizer.parts) == ["muon"]
     before = [p.detach().clone() for p in optimizer.parameters]
     for parameter in optimizer.parameters:

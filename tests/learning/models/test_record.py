@@ -60,13 +60,13 @@ def test_a_limit_has_a_quarter_of_room_in_eights(taught, policy):
 
 
 def test_it_goes_where_the_weights_go(taught, policy, tmp_path):
-    remember_parent(taught)
+    remember_parent(taught, weights_digest(taught))
     first = weights_digest(taught)
     save_policy(taught, policy[1], tmp_path / "one")
     child = load_policy(tmp_path / "one").model
     assert trained_from(child) == (first,)
     child.lm_head.weight.data += 1
-    remember_parent(child)
+    remember_parent(child, weights_digest(child))
     second = weights_digest(child)
     save_policy(child, policy[1], tmp_path / "two")
     again = load_policy(tmp_path / "two").model

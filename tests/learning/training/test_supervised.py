@@ -10,7 +10,7 @@ from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import Policy, weights_digest
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.models.tokenizer import train_tokenizer
-from posttrain.learning.training.config import TrainingConfig
+from posttrain.learning.training.config import LearnerConfig, TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.prepare import prepare_for_training
 from posttrain.learning.training.supervised import train
@@ -92,9 +92,30 @@ def test_micro_batches_give_the_one_batch_result(tokenizer, tmp_path):
     assert metrics == pytest.approx(other_metrics, abs=1e-5)
 
 
-@pytest.mark.parametrize("optimizer", first_now(["adamw", "muon"]))
-def test_a_run_cut_anywhere_ends_with_the_same_weights_and_curve(tokenizer, tmp_path, optimizer):
-    config = CONFIG.model_copy(update={"optimization": OptimizationConfig(optimizer=optimizer)})
+CUT = {
+    "adamw": {},
+    "muon": {"optimizer": "muon"},
+    "bf16, stochastic": {},
+    "bf16, kahan, muon": {"optimizer": "muon", "rounding": "kahan"},
+    "bf16, 8bit, within, host": {
+        "states": "8bit",
+        "in_backward": True,
+        "max_grad_norm": None,
+        "offload": True,
+    },
+}
+
+
+@pytest.mark.parametrize("name", first_now([*CUT]))
+def test_a_run_cut_anywhere_ends_with_the_same_weights_and_curve(tokenizer, tmp_path, name):
+    if "8bit" in name:
+        pytest.importorskip("bitsandbytes")
+    config = CONFIG.model_copy(
+        update={
+            "optimization": OptimizationConfig(**CUT[name]),
+            "learner": LearnerConfig(weights="bf16" if "bf16" in name else "fp32"),
+        }
+    )
 
     def attempt(scratch, *, stop_after=None):
         policy = Policy(build_llama(tokenizer, hidden=16, layers=1, heads=2, seed=0), tokenizer)
