@@ -9,6 +9,7 @@ from posttrain.data.batching import AnyBatch
 from posttrain.data.rows import TokenBatch, TokenRow, TokenTable, position_ids
 from posttrain.learning.models.distributed.context import across_processes
 from posttrain.learning.models.logprobs import wanted_logprobs
+from posttrain.learning.models.optim import Optimizer
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.sharded import ShardedSupervisedTrainer
 from posttrain.learning.training.supervised_objective import SupervisedObjective
@@ -76,11 +77,13 @@ class ContextParallelTrainer(ShardedSupervisedTrainer[AnyBatch]):
                 f" where processes share the tokens of a row, by {gap:.2g} nats; leave it out"
             )
 
-    def backward(self, parts: Sequence[AnyBatch], *, where: str) -> dict[str, float]:
+    def backward(
+        self, parts: Sequence[AnyBatch], optimizer: Optimizer, *, where: str
+    ) -> dict[str, float]:
         """Accumulate the gradient of this process's tokens; see `SupervisedTrainer.backward`."""
         num_units = sum(part.num_units for part in parts)
         totals: dict[str, float] = {}
-        for part in parts:
+        for number, part in enumerate(parts, start=1):
             # The backward pass inside too, as it may compute layers again.
             with across_processes(self.trainable.model, self._group):
                 with self.trainable.computing():
@@ -89,7 +92,7 @@ class ContextParallelTrainer(ShardedSupervisedTrainer[AnyBatch]):
                     )
                 scalar = float(value.detach())
                 check_finite(scalar, where=where)
-                value.backward()
+                optimizer.backward(value, last=number == len(parts))
             add_up(totals, scalar, metrics, share=(part.num_units, num_units))
         return totals
 
