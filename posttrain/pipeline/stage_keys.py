@@ -326,8 +326,8 @@ def _with_packages_in_use(
     Only what the framework imports inside of its functions may be out of use: the configs that
     lead there name it in `PACKAGES`. What a project's own code imports always counts.
     """
-    configs: list[type[StageConfig]] = [*map(type, configs_in(config)), *named]
-    used = {name for each in configs for name in each.PACKAGES}
+    used = {name for each in configs_in(config) for name in each.packages_asked()}
+    used |= {name for each in named for name in each.PACKAGES}
     unused = {
         name
         for name in closure.lazy.keys() & optional(FRAMEWORK) - used

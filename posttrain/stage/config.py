@@ -89,6 +89,10 @@ class StageConfig(BaseModel):
         """Names of the fields in whose place a schedule may stand."""
         return set()
 
+    def packages_asked(self) -> frozenset[str]:
+        """Packages of extras that this config leads to: `PACKAGES`, and what its values ask for."""
+        return self.PACKAGES
+
     def without_effect(self) -> frozenset[str]:
         """Fields that the value of another one switches off: no part of the identity either."""
         return frozenset()

@@ -33,6 +33,7 @@ def run(
         parameterization=config.parameterization,
         scale=config.scale,
         device=context.device,
+        as_stored=config.learner.holds_base,
     )
     pairs = read_pair_inputs(
         inputs,

@@ -163,12 +163,18 @@ def save_policy(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", 
 
 
 def weights_digest(model: torch.nn.Module) -> WeightsDigest:
-    """SHA-256 over the names, types, shapes and bytes of all weights, sorted by name."""
+    """SHA-256 over the names, types, shapes and bytes of all weights, sorted by name.
+
+    A weight in half precision counts as the float32 that it is: whoever loads a checkpoint as it is
+    stored has the digest of whoever widens it.
+    """
     return WeightsDigest(sha256_of_parts(_weights_as_bytes(model)))
 
 
 def _weights_as_bytes(model: torch.nn.Module) -> Iterator[bytes]:
     for name, tensor in sorted(model.state_dict().items()):
+        if tensor.dtype in (torch.bfloat16, torch.float16):
+            tensor = tensor.float()
         yield f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode()
         flat = tensor.detach().cpu().contiguous().reshape(-1)
         yield flat.view(torch.uint8).numpy().tobytes()

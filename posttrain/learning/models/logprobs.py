@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from posttrain.data.rows import TokenBatch, position_ids
+from posttrain.learning.maths.reduce import widened
 from posttrain.learning.models.fast_llama import fast_hidden_states, is_fast_llama
 from posttrain.learning.models.final_logits import FinalLogits, final_logits
 
@@ -327,7 +328,8 @@ def _logprobs(
 ) -> LearnedStatistics:
     # Under autocast the head would round the logits, which a loss over many tokens does not bear.
     with torch.autocast(hidden_ND.device.type, enabled=False):
-        logits_NV = F.linear(hidden_ND.to(weight_VD.dtype), weight_VD, bias_V)
+        wide_VD = widened(weight_VD)
+        logits_NV = F.linear(hidden_ND.to(wide_VD.dtype), wide_VD, bias_V)
         logits_NV = final(logits_NV).float()
     if temperature != 1.0:
         logits_NV = logits_NV / temperature

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from posttrain.learning.maths.reduce import widened
 from posttrain.learning.models.final_logits import final_logits
 from posttrain.learning.models.logprobs import states_at
 
@@ -52,5 +53,6 @@ def head_logits(model: "PreTrainedModel", states_ND: Tensor) -> Tensor:
     head: Any = model.get_output_embeddings()
     # Under autocast the head would round the logits.
     with torch.autocast(states_ND.device.type, enabled=False):
-        logits_NV = F.linear(states_ND.to(head.weight.dtype), head.weight, head.bias)
+        weight_VD = widened(head.weight)
+        logits_NV = F.linear(states_ND.to(weight_VD.dtype), weight_VD, head.bias)
         return final_logits(model.config)(logits_NV).float()

@@ -1,12 +1,12 @@
 """A value model: what reward the critic expects before each token."""
 
-import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from posttrain.learning.models.held_weights import plain_copy
 from posttrain.learning.models.logprobs import hidden_states
 from posttrain.learning.models.optim import Optimizer
 from posttrain.learning.rl.batch import TrainBatch
@@ -25,10 +25,11 @@ class Critic:
 
     def __init__(self, policy: "PreTrainedModel", config: ValueModelConfig) -> None:
         self.owns_trunk = config.trunk == "own"
-        self.trunk = copy.deepcopy(policy) if self.owns_trunk else policy
+        self.trunk = plain_copy(policy) if self.owns_trunk else policy
         self.trunk.eval()
         weight = policy.get_input_embeddings().weight
-        self.head = nn.Linear(weight.shape[1], 1, bias=False).to(weight.device, weight.dtype)
+        dtype = torch.promote_types(weight.dtype, torch.float32)
+        self.head = nn.Linear(weight.shape[1], 1, bias=False).to(weight.device, dtype)
         nn.init.zeros_(self.head.weight)
         parameters = [*self.head.parameters()]
         if self.owns_trunk:

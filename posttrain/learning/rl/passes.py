@@ -98,8 +98,8 @@ class ModelPasses:
     def reference_logprobs(self, batch: TrainBatch) -> Tensor:
         """Of the reference policy as it is now. ``[B, T]``."""
         assert self.reference is not None
-        with torch.no_grad():
-            return self.policy(self.reference.model, batch.input_ids_BT, batch.mask_BT).logprobs_BT
+        with torch.no_grad(), self.reference.reading() as model:
+            return self.policy(model, batch.input_ids_BT, batch.mask_BT).logprobs_BT
 
     def values(self, batch: TrainBatch) -> Tensor:
         """Of the critic, with gradient. ``[B, T]``."""
@@ -116,9 +116,10 @@ class ModelPasses:
         """Exact entropy at the drawn tokens in nats, with gradient; 0 at the others. ``[B, T]``."""
         hidden_ND, head, final = self._before_the_head(batch)
         if final.changes_nothing and head.bias is None:
-            entropy_N = entropy_from_hidden(hidden_ND / self.config.temperature, head.weight)
+            weight_VD = widened(head.weight)
+            entropy_N = entropy_from_hidden(hidden_ND / self.config.temperature, weight_VD)
         else:
-            logits_NV = final(F.linear(hidden_ND, head.weight, head.bias))
+            logits_NV = final(F.linear(hidden_ND, widened(head.weight), head.bias))
             entropy_N = entropy_from_logits(logits_NV / self.config.temperature)
         zeros_BT = entropy_N.new_zeros(batch.mask_BT.shape)
         return zeros_BT.masked_scatter(batch.mask_BT, entropy_N)

@@ -1,6 +1,7 @@
 """The policy that a divergence is measured from: it stays, follows slowly, or begins anew."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +14,7 @@ from posttrain.stage.started import started
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from posttrain.learning.models.adapters import Adapter
     from posttrain.learning.models.optim import Optimizer
 
 
@@ -21,9 +23,16 @@ class ReferencePolicy:
 
     def __init__(self, model: "PreTrainedModel", config: ReferencePart) -> None:
         self.model = model.eval().requires_grad_(requires_grad=False)
+        self._take(config)
+
+    def _take(self, config: ReferencePart) -> None:
         self._config = config
         self._rule = started(config, config.start(), ReferenceRule, where="rl")
         self.num_restarts = 0
+
+    def reading(self) -> AbstractContextManager["PreTrainedModel"]:
+        """The model as the reference is now, for as long as the context lasts."""
+        return nullcontext(self.model)
 
     @property
     def measured(self) -> dict[str, float]:
@@ -90,3 +99,15 @@ class ReferencePolicy:
             self.model.load_state_dict(state["weights"])
             self._rule.load_state_dict(state["rule"])
             self.num_restarts = int(state["num_restarts"])
+
+
+class PolicyWithoutAdapters(ReferencePolicy):
+    """The policy that RL began with, as the one that learns is without its adapters: no copy."""
+
+    def __init__(self, adapter: "Adapter", config: ReferencePart) -> None:
+        self._adapter = adapter
+        self._take(config)
+
+    def reading(self) -> AbstractContextManager["PreTrainedModel"]:
+        """The policy's own model with its adapters off; see `ReferencePolicy.reading`."""
+        return self._adapter.switched_off()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from posttrain.learning.algorithms.turn_values.base import EpisodeTurns, TurnReadings
+from posttrain.learning.models.held_weights import plain_copy
 from posttrain.learning.models.logprobs import hidden_states
 from posttrain.learning.models.optim import Optimizer
 from posttrain.learning.rl.rollout import Rollout
@@ -90,8 +91,8 @@ class _Reader(nn.Module):
 
     def __init__(self, policy: "PreTrainedModel", *, seed: int) -> None:
         super().__init__()
-        self.trunk = copy.deepcopy(policy).eval()
-        like = policy.get_input_embeddings().weight
+        self.trunk = plain_copy(policy).eval()
+        like: Any = self.trunk.get_input_embeddings().weight
         drawn = torch.Generator().manual_seed(seed)
         self.said = nn.ModuleList([_head(like, drawn), _head(like, drawn)])
         self.begun = nn.ModuleList([_head(like, drawn), _head(like, drawn)])

@@ -6,7 +6,7 @@ Every learner, supervised or not, begins with `prepare_for_training` and ends wi
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,8 @@ from posttrain.data.rows import TokenRow
 from posttrain.data.templates import end_of_turn
 from posttrain.learning.models.adapters import Adapter, attach_adapter
 from posttrain.learning.models.attention import set_attention
-from posttrain.learning.models.load import save_policy
+from posttrain.learning.models.held_weights import hold_as, hold_as_stored
+from posttrain.learning.models.load import Policy, load_policy, save_policy, weights_digest
 from posttrain.learning.models.record import remember_lengths, remember_parent
 from posttrain.learning.models.subnetwork import Subnetwork, subnetwork_of
 from posttrain.learning.training.config import LearnerConfig
@@ -142,6 +143,28 @@ class Trainable:
         save_policy(self.model, tokenizer, path)
 
 
+def load_to_train(path: Path, config: LearnerConfig, *, device: str) -> Policy:
+    """Load the policy that a learner begins with.
+
+    It computes in float32 whatever it is held in. Where its weights will be frozen and held narrow,
+    those that are stored so are never widened, and take no more memory than the file.
+
+    Args:
+        path: Checkpoint of the policy.
+        config: Says whether weights are frozen, and how they are held then.
+        device: Where the weights go, as torch names it.
+
+    Returns:
+        Model and tokenizer, in evaluation mode.
+
+    """
+    if not config.holds_base:
+        return load_policy(path, device=device)
+    policy = load_policy(path, device=device, dtype=None)
+    hold_as_stored(policy.model)
+    return policy
+
+
 def prepare_for_training(
     model: "PreTrainedModel", config: LearnerConfig, *, seed: int
 ) -> Trainable:
@@ -166,14 +189,19 @@ def prepare_for_training(
         set_attention(model, config.attention)
     adapter = None
     if config.lora:
+        stored = weights_digest(model) if config.holds_base else ""
+        hold_as(model, config.weights)
         adapter = attach_adapter(
             model,
             rank=config.lora.rank,
             alpha=config.lora.alpha,
             dropout=config.lora.dropout,
             targets=config.lora.targets,
+            dora=config.lora.dora,
             seed=purpose_seed(seed, "lora"),
         )
+        if config.holds_base:
+            adapter = replace(adapter, base_digest=stored, weights=config.weights)
     if config.activation_checkpointing:
         _recompute_activations(model)
     average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
