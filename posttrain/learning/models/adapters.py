@@ -195,6 +195,8 @@ def _plain(model: torch.nn.Module, name: str, tensor: Tensor) -> tuple[str, Tens
 
 def _adapted(layer: Any, weight: Tensor) -> Tensor:
     """The base's weight with the updates of the adapters that are on."""
+    if layer.disable_adapters:
+        return weight
     for name in layer.active_adapters:
         weight = weight + layer.get_delta_weight(name)
         if name in layer.lora_magnitude_vector:

@@ -11,6 +11,7 @@ from posttrain.data.schemas import PAIRS, Problem, row_id
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.models.load import weights_digest
 from posttrain.learning.preference.config import PreferenceConfig, ReferenceMixture
+from posttrain.learning.preference.frozen_policy import FrozenPolicy
 from posttrain.learning.preference.neighbors import pairs_against, samples_by_problem
 from posttrain.learning.preference.pooled import pooled_pairs
 from posttrain.learning.rewards.verify import VerifierCache
@@ -23,8 +24,6 @@ from posttrain.stage.hashing import sha256_of
 from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
     from posttrain.learning.models.load import Policy
 
 
@@ -50,7 +49,7 @@ def draw_pairs(
     policy: "Policy",
     asked: RoundQuestions,
     *,
-    initial: "PreTrainedModel",
+    initial: FrozenPolicy,
     config: PreferenceConfig,
     context: StageContext,
 ) -> tuple[pl.DataFrame, dict[str, float]]:
@@ -76,12 +75,14 @@ def draw_pairs(
     generator = weights_digest(policy.model)
     if config.opponent == "reference":
         size = config.sampling.batch_size
-        other = replace(policy, model=initial)
-        with open_engine(config.sampling.engine, other, batch_size=size) as opened:
+        with (
+            initial.reading() as model,
+            open_engine(
+                config.sampling.engine, replace(policy, model=model), batch_size=size
+            ) as opened,
+        ):
             theirs = _sampled(opened, policy, drawn, config, context, purpose="reference")
-        pairs = pairs_against(
-            made, theirs, generators=(generator, weights_digest(initial)), config=config
-        )
+        pairs = pairs_against(made, theirs, generators=(generator, initial.digest()), config=config)
     elif config.compares_neighbors:
         own = samples_by_problem(made)
         first, second = ([each for group in own for each in group[side::2]] for side in (0, 1))
@@ -138,7 +139,7 @@ def _sampled(
 
 def _of_mixture(
     policy: "Policy",
-    initial: "PreTrainedModel",
+    initial: FrozenPolicy,
     problems: Sequence[Problem],
     config: PreferenceConfig,
     context: StageContext,
@@ -149,8 +150,9 @@ def _of_mixture(
     if config.opponent != "mixture" or not isinstance(config.reference, ReferenceMixture):
         return []
     share, size = config.reference.initial, config.sampling.batch_size
-    engine = MixtureRolloutEngine(policy, initial, share=share, batch_size=size)
-    return _sampled(engine, policy, problems, config, context, purpose="mixture")
+    with initial.reading() as model:
+        engine = MixtureRolloutEngine(policy, model, share=share, batch_size=size)
+        return _sampled(engine, policy, problems, config, context, purpose="mixture")
 
 
 def _write(pairs: pl.DataFrame, folder: Path) -> None:
