@@ -54,7 +54,7 @@ def absent_packages(dag: Dag) -> Iterator[tuple[str, str]]:
     found: dict[str, str] = {}
     for name, stage in dag.stages.items():
         for config in configs_in(stage.config):
-            for package in sorted(config.packages_asked()):
+            for package in sorted(config.packages()):
                 found.setdefault(package, name)
     for package, stage_name in found.items():
         if not is_installed(package):

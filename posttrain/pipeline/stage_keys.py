@@ -324,9 +324,9 @@ def _with_packages_in_use(
     """A closure without the packages of extras that parameters and `named` parts have no use for.
 
     Only what the framework imports inside of its functions may be out of use: the configs that
-    lead there name it in `PACKAGES`. What a project's own code imports always counts.
+    lead there name it (`StageConfig.packages`). What a project's own code imports always counts.
     """
-    used = {name for each in configs_in(config) for name in each.packages_asked()}
+    used = {name for each in configs_in(config) for name in each.packages()}
     used |= {name for each in named for name in each.PACKAGES}
     unused = {
         name

@@ -89,10 +89,6 @@ class StageConfig(BaseModel):
         """Names of the fields in whose place a schedule may stand."""
         return set()
 
-    def packages_asked(self) -> frozenset[str]:
-        """Packages of extras that this config leads to: `PACKAGES`, and what its values ask for."""
-        return self.PACKAGES
-
     def without_effect(self) -> frozenset[str]:
         """Fields that the value of another one switches off: no part of the identity either."""
         return frozenset()
@@ -100,6 +96,15 @@ class StageConfig(BaseModel):
     def keyed(self) -> dict[str, Any]:
         """The values, as JSON has them, without those of fields that change no byte."""
         return self.model_dump(mode="json", exclude=_unkeyed(self) or None)
+
+    def packages(self) -> frozenset[str]:
+        """Name the packages of extras that a stage imports for these values: `PACKAGES`, or more.
+
+        Returns:
+            Names as in a registry.
+
+        """
+        return self.PACKAGES
 
     def remarks(self) -> tuple[str, ...]:
         """Say what somebody should know of these values though they may well be meant.

@@ -254,4 +254,4 @@ def test_a_reward_model_learns_on_4_bits_and_is_saved_plain(inputs, tmp_path, pa
 def test_rl_refuses_what_does_not_go_with_4_bits(inputs):
     with pytest.raises(UserError, match="nf4 holds weights that are not trained"):
         RlStageConfig.parse(RL | {"learner": {"weights": "nf4"}}, where="rl")
-    assert LearnerConfig(**QLORA).packages_asked() == {"bitsandbytes"}
+    assert LearnerConfig(**QLORA).packages() == {"bitsandbytes"}

@@ -79,8 +79,8 @@ class LearnerConfig(StageConfig):
         """Whether adapters are trained on frozen weights that are held narrow."""
         return self.lora is not None and self.weights != "fp32"
 
-    def packages_asked(self) -> frozenset[str]:
-        """What holds weights in 4 bits; see `StageConfig.packages_asked`."""
+    def packages(self) -> frozenset[str]:
+        """What holds weights in 4 bits; see `StageConfig.packages`."""
         return frozenset({"bitsandbytes"} if self.weights == "nf4" else ())
 
     @model_validator(mode="after")
