@@ -9,7 +9,7 @@ import torch
 
 from posttrain.data.schemas import CURVE
 from posttrain.data.tables import read_table
-from posttrain.learning.models.held_weights import hold_as
+from posttrain.learning.models.hold import hold_as
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.models.reward_head import load_reward_model
 from posttrain.learning.preference.frozen_policy import FrozenPolicy

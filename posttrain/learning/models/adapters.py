@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from posttrain.learning.models.held_weights import hold_as, release
+from posttrain.learning.models.held_weights import release
+from posttrain.learning.models.hold import hold_as
 from posttrain.learning.models.load import weights_digest
 from posttrain.stage.absent import absent
 from posttrain.stage.errors import UserError

@@ -30,7 +30,7 @@ class HeldLinear(nn.Linear):
         """Become a plain linear layer in float32, of the values that were computed with."""
         dense = self.dense(torch.float32)
         self.drop()
-        self.__class__ = nn.Linear
+        self.__class__ = nn.Linear  # type: ignore[assignment]
         self.weight = nn.Parameter(dense, requires_grad=False)
 
     def drop(self) -> None:
@@ -55,7 +55,7 @@ class HeldEmbedding(nn.Embedding):
 
     def release(self) -> None:
         """Become a plain embedding in float32."""
-        self.__class__ = nn.Embedding
+        self.__class__ = nn.Embedding  # type: ignore[assignment]
         self.weight.data = widened(self.weight.data)
 
 
@@ -63,12 +63,12 @@ class _Widened(torch.autograd.Function):
     """``x W^T`` for a held W, which the graph does not keep wide."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, layer: HeldLinear) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor, layer: HeldLinear) -> Tensor:
         ctx.layer = layer
         return F.linear(x, layer.dense(x.dtype))
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return gradient @ ctx.layer.dense(gradient.dtype), None
 
 
@@ -114,25 +114,6 @@ def hold_in_bf16(model: nn.Module) -> None:
         first.weight.data = first.weight.data.to(torch.bfloat16)
         for module in modules:
             module.__class__ = _HELD.get(type(module), type(module))
-
-
-def hold_as(model: nn.Module, weights: str) -> None:
-    """Hold the frozen weights of a model as a learner asks for.
-
-    Args:
-        model: Changed in place.
-        weights: `fp32` leaves them as they are; `bf16` and `nf4`, see `hold_in_bf16` and
-            `nf4.hold_in_nf4`.
-
-    """
-    if weights == "fp32":
-        return
-    if weights == "bf16":
-        hold_in_bf16(model)
-        return
-    from posttrain.learning.models.nf4 import hold_in_nf4
-
-    hold_in_nf4(model)
 
 
 def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:

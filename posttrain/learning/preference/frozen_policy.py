@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from posttrain.learning.models.held_weights import hold_as
+from posttrain.learning.models.hold import hold_as
 from posttrain.learning.models.load import weights_digest
 from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.training.prepare import Trainable

@@ -55,7 +55,7 @@ def reference_values(
     folder = scratch / "reference" / name
     folder.mkdir(parents=True, exist_ok=True)
     values_SN = torch.zeros(len(rows.sides), len(lengths))
-    missing: list[tuple[Sequence[Sequence[int]], list[int], Path]] = []
+    missing: list[tuple[list[list[int]], list[int], Path]] = []
     for begin in range(0, len(buckets), _PORTION):
         portion = buckets[begin : begin + _PORTION]
         indices = [index for bucket in portion for index in bucket]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from posttrain.learning.models.held_weights import hold_as
+from posttrain.learning.models.hold import hold_as
 from posttrain.learning.models.load import Policy
 from posttrain.learning.models.memory import check_training_memory
 from posttrain.learning.models.optim import build_optimizer

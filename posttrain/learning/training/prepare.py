@@ -17,7 +17,8 @@ from posttrain.data.rows import TokenRow
 from posttrain.data.templates import end_of_turn
 from posttrain.learning.models.adapters import Adapter, attach_adapter
 from posttrain.learning.models.attention import set_attention
-from posttrain.learning.models.held_weights import hold_as, hold_as_stored
+from posttrain.learning.models.held_weights import hold_as_stored
+from posttrain.learning.models.hold import hold_as
 from posttrain.learning.models.load import Policy, load_policy, save_policy, weights_digest
 from posttrain.learning.models.record import remember_lengths, remember_parent
 from posttrain.learning.models.subnetwork import Subnetwork, subnetwork_of

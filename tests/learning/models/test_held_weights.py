@@ -11,12 +11,12 @@ from torch import nn
 from posttrain.learning.models.held_weights import (
     HeldEmbedding,
     HeldLinear,
-    hold_as,
     hold_as_stored,
     is_held,
     plain_copy,
     release,
 )
+from posttrain.learning.models.hold import hold_as
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.nf4 import Nf4Linear
