@@ -12,9 +12,9 @@ def absent(*names: str) -> Iterator[None]:
     For libraries that import whatever else is there: what they would do with it is not asked for,
     and might take time, write to the terminal, or reach for a network.
 
-    >>> with absent("colorsys"):
+    >>> with absent("tabnanny"):
     ...     import importlib.util
-    ...     print(importlib.util.find_spec("colorsys"))
+    ...     print(importlib.util.find_spec("tabnanny"))
     None
 
     Args:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,17 +11,14 @@ from posttrain.data.pair_inputs import read_pair_inputs
 from posttrain.data.schemas import COMPLETIONS, PAIRS
 from posttrain.data.source_verifiers import read_scored_problems
 from posttrain.data.tables import read_table, write_table
-from posttrain.learning.models.load import Policy
 from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.preference.frozen_policy import FrozenPolicy, initial_policy
-from posttrain.learning.preference.heldout import report_of
+from posttrain.learning.preference.heldout import keep_values, report_of
 from posttrain.learning.preference.lone_answers import count_lone, encode_opposed, opposed
-from posttrain.learning.preference.reference import reference_values
 from posttrain.learning.preference.rounds import RoundLog, RoundQuestions, asking, run_rounds
 from posttrain.learning.preference.training import PairReference, learn
 from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.pairwise import PairRows
 from posttrain.learning.training.prepare import (
     load_to_train,
     prepare_for_training,
@@ -55,7 +51,9 @@ def run(
     without_dropout(policy.model)
     trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
     initial = initial_policy(trainable, config, lambda: load().model)
-    _keep_values(policy, initial, rows, config, context)
+    if context.processes == 1:
+        # Of several processes the main one alone makes a report; it reads the policy again.
+        keep_values(policy, initial, rows, config=config, scratch=context.scratch)
     curve, log = Curve(context), RoundLog()
     if config.rounds:
         seen = set(heldout["problem_id"])
@@ -103,29 +101,6 @@ def run(
         "preference/num_pairs": float(len(pairs)),
         "preference/num_steps": float(log.num_steps),
     }
-
-
-def _keep_values(
-    policy: Policy,
-    initial: FrozenPolicy,
-    rows: PairRows,
-    config: PreferenceConfig,
-    context: StageContext,
-) -> None:
-    """Ask the policy what it says of the held-out pairs before training, for the report after it.
-
-    Of several processes the main one alone makes a report; it reads the policy again.
-    """
-    if context.processes > 1:
-        return
-    present = replace(initial, reading=FrozenPolicy.of(policy.model).reading)
-    reference_values(
-        config.algorithm,
-        present,
-        rows,
-        batch_tokens=config.batch_tokens,
-        scratch=context.scratch,
-    )
 
 
 def _given_pairs(

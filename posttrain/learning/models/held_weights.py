@@ -133,11 +133,6 @@ def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
     }
 
 
-def is_held(model: nn.Module) -> bool:
-    """True where some weight is held in another type than it computes in."""
-    return any(isinstance(module, HeldLinear | HeldEmbedding) for module in model.modules())
-
-
 def release(model: nn.Module) -> None:
     """Make every held weight a plain one in float32 again, with the values that it computed with.
 

@@ -165,8 +165,13 @@ def save_policy(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", 
 def weights_digest(model: torch.nn.Module) -> WeightsDigest:
     """SHA-256 over the names, types, shapes and bytes of all weights, sorted by name.
 
-    A weight in half precision counts as the float32 that it is: whoever loads a checkpoint as it is
-    stored has the digest of whoever widens it.
+    Args:
+        model: Its weights in half precision count as the float32 that they are, so that whoever
+            loads a checkpoint as it is stored has the digest of whoever widens it.
+
+    Returns:
+        The digest.
+
     """
     return WeightsDigest(sha256_of_parts(_weights_as_bytes(model)))
 

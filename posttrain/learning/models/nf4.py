@@ -115,6 +115,9 @@ def hold_in_nf4(model: nn.Module) -> None:
         )
     for layer in layers.values():
         Nf4Linear.take(layer)
+    for parameter in model.parameters():
+        # A tensor that was read from a file keeps all of the file mapped.
+        parameter.data = parameter.data.clone()
 
 
 def import_bitsandbytes() -> Any:

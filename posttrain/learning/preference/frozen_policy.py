@@ -13,6 +13,9 @@ from posttrain.learning.training.prepare import Trainable
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from posttrain.learning.models.load import Policy
+    from posttrain.learning.rollouts.engines.base import RolloutEngine
+
 
 @dataclass(frozen=True)
 class FrozenPolicy:
@@ -28,6 +31,26 @@ class FrozenPolicy:
     def of(cls, model: "PreTrainedModel") -> "FrozenPolicy":
         """A model as it is; it is asked before it changes."""
         return cls(lambda: nullcontext(model.eval()), lambda: weights_digest(model))
+
+    @contextmanager
+    def mixed_into(
+        self, policy: "Policy", *, share: float, batch_size: int
+    ) -> Iterator["RolloutEngine"]:
+        """Open what samples from a geometric mixture of a policy and this one.
+
+        Args:
+            policy: The other one; this one must be a model of its own.
+            share: Of this one.
+            batch_size: Sequences that are drawn together.
+
+        Yields:
+            The engine.
+
+        """
+        from posttrain.learning.rollouts.engines.mixture import MixtureRolloutEngine
+
+        with self.reading() as model:
+            yield MixtureRolloutEngine(policy, model, share=share, batch_size=batch_size)
 
 
 def initial_policy(

@@ -1,5 +1,6 @@
 """How well a policy's implicit rewards order pairs that it was not trained on."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,30 @@ def report_of(
         "algorithm": config.algorithm.model_dump(mode="json"),
         "algorithm_digest": digest(config.algorithm),
     }
+
+
+def keep_values(
+    policy: "Policy",
+    initial: FrozenPolicy,
+    rows: PairRows,
+    *,
+    config: PreferenceConfig,
+    scratch: Path,
+) -> None:
+    """Ask a policy before training what it says of held-out pairs, for the report after it.
+
+    Args:
+        policy: As it is before the first step.
+        initial: The same, as the report will find it.
+        rows: Token ids of the held-out pairs.
+        config: Of the stage.
+        scratch: Folder in which the values are kept.
+
+    """
+    present = replace(initial, reading=FrozenPolicy.of(policy.model).reading)
+    reference_values(
+        config.algorithm, present, rows, batch_tokens=config.batch_tokens, scratch=scratch
+    )
 
 
 def grade(

@@ -9,7 +9,6 @@ import polars as pl
 
 from posttrain.data.schemas import PAIRS, Problem, row_id
 from posttrain.data.tables import read_table, write_table
-from posttrain.learning.models.load import weights_digest
 from posttrain.learning.preference.config import PreferenceConfig, ReferenceMixture
 from posttrain.learning.preference.frozen_policy import FrozenPolicy
 from posttrain.learning.preference.neighbors import pairs_against, samples_by_problem
@@ -72,7 +71,7 @@ def draw_pairs(
     drawn = sorted(asked.problems, key=lambda p: row_id("round", context.seed, p.id))
     drawn = drawn[: config.sampling.problems]
     made = _sampled(engine, policy, drawn, config, context, purpose="samples")
-    generator = weights_digest(policy.model)
+    generator = FrozenPolicy.of(policy.model).digest()
     if config.opponent == "reference":
         size = config.sampling.batch_size
         with (
@@ -145,13 +144,10 @@ def _of_mixture(
     context: StageContext,
 ) -> list[ScoredSample]:
     """Samples of the geometric mixture that is the reference, where it is the opponent."""
-    from posttrain.learning.rollouts.engines.mixture import MixtureRolloutEngine
-
     if config.opponent != "mixture" or not isinstance(config.reference, ReferenceMixture):
         return []
     share, size = config.reference.initial, config.sampling.batch_size
-    with initial.reading() as model:
-        engine = MixtureRolloutEngine(policy, model, share=share, batch_size=size)
+    with initial.mixed_into(policy, share=share, batch_size=size) as engine:
         return _sampled(engine, policy, problems, config, context, purpose="mixture")
 
 

@@ -1,25 +1,22 @@
 """Put a learner together: optimizer, reference and critic, as the recipe asks for them."""
 
-import copy
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
-
-from posttrain.learning.models.hold import hold_as
 from posttrain.learning.models.load import Policy
 from posttrain.learning.models.memory import check_training_memory
 from posttrain.learning.models.optim import build_optimizer
-from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.learning.rl.beside import build_beside
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.critic import Critic
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.masked_passes import passes_under, start_mask
-from posttrain.learning.rl.reference_policy import PolicyWithoutAdapters, ReferencePolicy
+from posttrain.learning.rl.reference_policy import PolicyWithoutAdapters, own_reference
 from posttrain.learning.rl.turn_learner import build_turn_learner
 from posttrain.learning.training.prepare import (
-    load_to_train,
+    load_to_train as load_to_train,
+)
+from posttrain.learning.training.prepare import (
     prepare_for_training,
     without_dropout,
 )
@@ -58,7 +55,7 @@ def build_learner(
             " set algorithm.regularizers.kl or leave the reference out"
         )
     # All start from plain weights, so they are copied before an adapter is attached.
-    kept = _own_reference(policy, config, context, reference)
+    kept = own_reference(policy, config, context, reference)
     mask = start_mask(policy, config, context)
     critic = None if config.algorithm.critic is None else Critic(policy.model, config.critic)
     turn_learner = build_turn_learner(policy, config, context, episodes)
@@ -91,30 +88,3 @@ def build_learner(
     from posttrain.learning.rl.sharded import in_shards
 
     return in_shards(learner)
-
-
-def _own_reference(
-    policy: Policy, config: RlConfig, context: StageContext, path: Path | None
-) -> ReferencePolicy | None:
-    """A reference with weights of its own; None where there is none, or adapters lie above it."""
-    if not config.algorithm.uses_reference:
-        return None
-    if path is None and config.learner.lora is not None and not config.reference.MOVES:
-        return None
-    if path is None:
-        return ReferencePolicy(copy.deepcopy(policy.model), config.reference)
-    loaded = load_to_train(path, config.learner, device=context.device)
-    check_same_tokenizer(policy.tokenizer, loaded.tokenizer, where="rl.inputs.reference")
-    if config.reference.MOVES and _shapes(loaded.model) != _shapes(policy.model):
-        raise UserError(
-            f"rl.reference.kind {config.reference.kind}: the connected reference is a model of"
-            " another shape, so it cannot follow the policy; set kind to frozen"
-        )
-    if config.learner.lora is not None:
-        # Held as the policy's own base is, so that equal weights have no divergence.
-        hold_as(loaded.model, config.learner.weights)
-    return ReferencePolicy(loaded.model, config.reference)
-
-
-def _shapes(model: torch.nn.Module) -> list[tuple[int, ...]]:
-    return [tuple(parameter.shape) for parameter in model.parameters()]

@@ -12,7 +12,6 @@ from posttrain.learning.models.held_weights import (
     HeldEmbedding,
     HeldLinear,
     hold_as_stored,
-    is_held,
     plain_copy,
     release,
 )
@@ -28,6 +27,10 @@ WANTED = torch.arange(6)[None] > 1
 def said(model):
     with torch.no_grad():
         return token_logprobs(model, IDS, wanted_BT=WANTED).logprobs_BT
+
+
+def is_held(model):
+    return any(isinstance(module, HeldLinear | HeldEmbedding) for module in model.modules())
 
 
 def matrix(values):
