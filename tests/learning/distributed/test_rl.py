@@ -66,7 +66,7 @@ KINDS = {
         },
     },
     "adapters_and_entropy": {
-        "learner": {"lora": {"rank": 2, "dora": True}, "ema_decay": 0.5},
+        "learner": {"lora": {"rank": 2, "dora": True}, "weights": "bf16", "ema_decay": 0.5},
         "algorithm": {
             "regularizers": {
                 "entropy": {"place": "loss", "coefficient": 0.01},
