@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -10,15 +11,20 @@ from posttrain.data.pair_inputs import read_pair_inputs
 from posttrain.data.schemas import COMPLETIONS, PAIRS
 from posttrain.data.source_verifiers import read_scored_problems
 from posttrain.data.tables import read_table, write_table
-from posttrain.learning.models.load import load_to_train
 from posttrain.learning.preference.config import PreferenceConfig
-from posttrain.learning.preference.heldout import report_of
+from posttrain.learning.preference.frozen_policy import FrozenPolicy, initial_policy
+from posttrain.learning.preference.heldout import keep_values, report_of
 from posttrain.learning.preference.lone_answers import count_lone, encode_opposed, opposed
 from posttrain.learning.preference.rounds import RoundLog, RoundQuestions, asking, run_rounds
 from posttrain.learning.preference.training import PairReference, learn
 from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.prepare import check_quiet, prepare_for_training, without_dropout
+from posttrain.learning.training.prepare import (
+    check_quiet,
+    load_to_train,
+    prepare_for_training,
+    without_dropout,
+)
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -36,10 +42,8 @@ def run(
             " resources.processes out"
         )
     pairs = _given_pairs(config, inputs, context)
-    policy, initial = (
-        load_to_train(inputs["policy"], config.learner.weights, device=context.device)
-        for _ in range(2)
-    )
+    load = partial(load_to_train, inputs["policy"], config.learner, device=context.device)
+    policy = load()
     heldout = pairs.filter(split="heldout")
     both_sided = opposed(pairs, config.algorithm, where="preference")
     graded = both_sided.filter(split="heldout")
@@ -48,6 +52,10 @@ def run(
     without_dropout(policy.model)
     check_quiet(policy.model)
     trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
+    initial = initial_policy(trainable, config, lambda: load().model)
+    if context.processes == 1:
+        # Of several processes the main one alone makes a report; it reads the policy again.
+        keep_values(policy, initial, rows, config=config, scratch=context.scratch)
     curve, log = Curve(context), RoundLog()
     if config.rounds:
         seen = set(heldout["problem_id"])
@@ -56,7 +64,7 @@ def run(
             trainable,
             policy,
             RoundQuestions(problems, _teacher(config, inputs)),
-            initial=initial.model,
+            initial=initial,
             config=asking(config, inputs, context),
             context=context,
             curve=curve,
@@ -68,7 +76,9 @@ def run(
             policy,
             both_sided.filter(split="train"),
             # Read before the first step, or at every one of own samples.
-            reference=PairReference((initial if config.algorithm.draws_own else policy).model),
+            reference=PairReference(
+                initial if config.algorithm.draws_own else FrozenPolicy.of(policy.model)
+            ),
             config=config,
             context=context,
             curve=curve,
@@ -78,7 +88,7 @@ def run(
             "preference: no round gave a pair, so the policy is unchanged; take problems that it"
             " solves sometimes, or more sampling.num_samples"
         )
-    report = report_of(policy, initial.model, rows, graded, config=config, context=context)
+    report = report_of(policy, initial, rows, graded, config=config, context=context)
     report |= {"num_steps": log.num_steps, "rounds": log.rounds}
     if lone := count_lone(pairs):
         report["judged_alone"] = lone

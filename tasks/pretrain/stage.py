@@ -8,9 +8,10 @@ from posttrain.data.contexts import prompts_of
 from posttrain.data.schemas import COMPLETIONS
 from posttrain.data.tables import read_table, refuse_nothing_solved
 from posttrain.learning.models.build import build_llama
-from posttrain.learning.models.load import Policy, load_to_train
+from posttrain.learning.models.load import Policy
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.training.next_token import Corpus, fit
+from posttrain.learning.training.prepare import load_to_train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.pretrain.config import PretrainConfig
@@ -59,7 +60,7 @@ def _start(
 ) -> Policy:
     """The given policy, or a fresh tokenizer and random weights."""
     if "policy" in inputs:
-        return load_to_train(inputs["policy"], config.learner.weights, device=context.device)
+        return load_to_train(inputs["policy"], config.learner, device=context.device)
     if config.learner.lora:
         raise UserError(
             "pretrain: adapters change a model that is there, and this one begins from nothing;"

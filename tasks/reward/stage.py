@@ -13,7 +13,7 @@ from posttrain.data.tables import write_table
 from posttrain.learning.models.load import Policy
 from posttrain.learning.models.reward_head import start_reward_model
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.prepare import HELD_AS, prepare_for_training
+from posttrain.learning.training.prepare import prepare_for_training
 from posttrain.learning.training.supervised import train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -33,7 +33,7 @@ def run(
         parameterization=config.parameterization,
         scale=config.scale,
         device=context.device,
-        dtype=HELD_AS[config.learner.weights],
+        as_stored=config.learner.holds_base,
     )
     pairs = read_pair_inputs(
         inputs,

@@ -7,12 +7,13 @@ from pathlib import Path
 from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.curriculum.start import read_pool
 from posttrain.learning.models.checkpoint import Checkpointer
-from posttrain.learning.models.load import load_to_train, save_policy, weights_digest
+from posttrain.learning.models.load import save_policy, weights_digest
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.generation import with_limit
 from posttrain.learning.rl.loop import train
 from posttrain.learning.rl.state import RlState, start_state
 from posttrain.learning.rl.tools import open_tools
+from posttrain.learning.training.prepare import load_to_train
 from posttrain.learning.training.progress import run_identity
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -31,7 +32,7 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Load policy, problems and solve rates; train; save policy, rollouts, curve and report."""
-    policy = load_to_train(inputs["policy"], config.learner.weights, device=context.device)
+    policy = load_to_train(inputs["policy"], config.learner, device=context.device)
     begun = weights_digest(policy.model)
     before = policy.stored or begun
     context.note(f"algorithm {digest(config.algorithm)}")

@@ -14,9 +14,10 @@ from posttrain.data.rows import RowFacts, TokenRow, encode_rows
 from posttrain.data.schemas import COMPLETIONS
 from posttrain.data.tables import read_table, refuse_nothing_solved
 from posttrain.learning.maths.intervals import Interval, clustered_mean_interval
-from posttrain.learning.models.load import Policy, load_to_train
+from posttrain.learning.models.load import Policy
 from posttrain.learning.training.lengths import most_measured
 from posttrain.learning.training.next_token import Corpus, fit
+from posttrain.learning.training.prepare import load_to_train
 from posttrain.learning.training.row_losses.base import RowLoss
 from posttrain.learning.training.token_batches import fitting, reference_logprobs
 from posttrain.stage.context import StageContext
@@ -57,7 +58,7 @@ def run(
         from posttrain.data.soft_targets import rows_with_targets
 
         traces, taught = rows_with_targets(traces, inputs["targets"], note=context.note)
-    policy = load_to_train(inputs["policy"], config.learner.weights, device=context.device)
+    policy = load_to_train(inputs["policy"], config.learner, device=context.device)
     config.template.give_to(policy.tokenizer, where="sft")
 
     corpus = Corpus(

@@ -11,7 +11,7 @@ from posttrain.provenance.code import optional
 from posttrain.stage.errors import UserError
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = {"peft", "vllm"}
+EXTRAS = {"bitsandbytes", "peft", "vllm"}
 
 
 def packages(project, *overrides):
@@ -43,6 +43,13 @@ def test_what_the_parameters_ask_for_is_in_the_key_of_that_stage_alone(default):
     found = packages(default, "sft.learner.lora.rank=4", "probe.engine=vllm")
     assert found.pop("sft") == {"peft"}
     assert found.pop("probe") == {"vllm"}
+    assert set().union(*found.values()) == set()
+
+
+@pytest.mark.slow
+def test_weights_of_4_bits_ask_for_what_quantizes_them(default):
+    found = packages(default, "sft.learner.lora.rank=4", "sft.learner.weights=nf4")
+    assert found.pop("sft") == {"bitsandbytes", "peft"}
     assert set().union(*found.values()) == set()
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from posttrain.data.batching import length_buckets
 from posttrain.data.contexts import AnyPrompt
 from posttrain.data.rows import TokenBatch, TokenTable, encode_rows, position_ids
+from posttrain.learning.models.held_weights import hold_as_stored
 from posttrain.learning.models.load import load_tokenizer, load_weights, save_policy
 from posttrain.learning.models.logprobs import batch_logprobs, hidden_states, states_at
 from posttrain.stage.errors import UserError, nearest
@@ -139,7 +140,7 @@ def start_reward_model(
     parameterization: Parameterization,
     scale: float = 1.0,
     device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    as_stored: bool = False,
 ) -> RewardModel:
     """Put an untrained reward model on a policy's weights.
 
@@ -149,7 +150,8 @@ def start_reward_model(
             Bradley-Terry loss is exactly ln 2; `likelihood` for the policy's own likelihood.
         scale: Factor on a likelihood's rewards.
         device: Where the weights go.
-        dtype: In which the policy is loaded; a scalar head starts in float32 with all below it.
+        as_stored: True where the policy's weights will be frozen: those that are stored in half
+            precision stay so, and only compute in float32. Else all are float32.
 
     Returns:
         The reward model.
@@ -157,9 +159,12 @@ def start_reward_model(
     """
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
+    dtype = None if as_stored else torch.float32
     causal = load_weights(AutoModelForCausalLM, policy_path, device=device, dtype=dtype)
     tokenizer = load_tokenizer(policy_path)
     if parameterization == "likelihood":
+        if as_stored:
+            hold_as_stored(causal)
         return RewardModel(causal, tokenizer, parameterization, scale)
     config = causal.config
     config.num_labels = 1
@@ -167,9 +172,14 @@ def start_reward_model(
     # The classifier has no output embedding to tie to, and warns about the flag.
     config.tie_word_embeddings = False
     model = AutoModelForSequenceClassification.from_config(config)
-    model.base_model.load_state_dict(causal.base_model.state_dict())
+    # Handed over where they may stay narrow, so that they are there once.
+    model.base_model.load_state_dict(causal.base_model.state_dict(), assign=as_stored)
     torch.nn.init.zeros_(model.score.weight)
-    model = model.to(device=device, dtype=torch.float32).eval()
+    if as_stored:
+        hold_as_stored(model)
+    else:
+        model = model.to(dtype=torch.float32)
+    model = model.to(device=device).eval()
     return RewardModel(model, tokenizer, parameterization, scale)
 
 

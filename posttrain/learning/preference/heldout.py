@@ -1,5 +1,6 @@
 """How well a policy's implicit rewards order pairs that it was not trained on."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.maths.kl import kl_estimate
 from posttrain.learning.models.logprobs import batch_logprobs
 from posttrain.learning.preference.config import PreferenceConfig, RoundSamplingConfig
+from posttrain.learning.preference.frozen_policy import FrozenPolicy
 from posttrain.learning.preference.reference import reference_values
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.learning.rollouts.engines.config import open_engine
@@ -29,7 +31,7 @@ _NUM_PROMPTS = 64
 
 def report_of(
     policy: "Policy",
-    initial: "PreTrainedModel",
+    initial: FrozenPolicy,
     rows: PairRows,
     pairs: pl.DataFrame,
     *,
@@ -40,7 +42,7 @@ def report_of(
 
     Args:
         policy: The policy after training.
-        initial: Its model before.
+        initial: The policy before.
         rows: Token ids of the held-out pairs.
         pairs: The pairs themselves.
         config: Of the stage.
@@ -61,9 +63,33 @@ def report_of(
     }
 
 
+def keep_values(
+    policy: "Policy",
+    initial: FrozenPolicy,
+    rows: PairRows,
+    *,
+    config: PreferenceConfig,
+    scratch: Path,
+) -> None:
+    """Ask a policy before training what it says of held-out pairs, for the report after it.
+
+    Args:
+        policy: As it is before the first step.
+        initial: The same, as the report will find it.
+        rows: Token ids of the held-out pairs.
+        config: Of the stage.
+        scratch: Folder in which the values are kept.
+
+    """
+    present = replace(initial, reading=FrozenPolicy.of(policy.model).reading)
+    reference_values(
+        config.algorithm, present, rows, batch_tokens=config.batch_tokens, scratch=scratch
+    )
+
+
 def grade(
     model: "PreTrainedModel",
-    reference: "PreTrainedModel",
+    reference: FrozenPolicy,
     rows: PairRows,
     pairs: pl.DataFrame,
     *,
@@ -92,7 +118,7 @@ def grade(
     tokens = config.batch_tokens
     before_SN, after_SN = (
         reference_values(config.algorithm, each, rows, batch_tokens=tokens, scratch=scratch)
-        for each in (reference, model)
+        for each in (reference, FrozenPolicy.of(model))
     )
     chosen_B, rejected_B = after_SN - before_SN
     beta = config.algorithm.at(0).beta
@@ -121,7 +147,7 @@ def _accuracy(gap_B: torch.Tensor, pairs: pl.DataFrame) -> dict[str, float]:
 @torch.no_grad()
 def divergence(
     policy: "Policy",
-    reference: "PreTrainedModel",
+    reference: FrozenPolicy,
     rows: PairRows,
     *,
     config: RoundSamplingConfig,
@@ -153,7 +179,8 @@ def divergence(
     ]
     batch = TokenTable(joined, pad=rows.pad).batch(range(len(joined))).to(policy.model.device)
     new_BT, mask_BT = batch_logprobs(policy.model, batch)
-    old_BT, _ = batch_logprobs(reference, batch)
+    with reference.reading() as model:
+        old_BT, _ = batch_logprobs(model, batch)
     per_token_BT = kl_estimate(new_BT, old_BT, estimator="k3")
     return {
         "kl": float((new_BT - old_BT)[mask_BT].sum() / len(joined)),

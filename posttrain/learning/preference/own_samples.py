@@ -10,6 +10,7 @@ import torch
 from posttrain.data.pairs import PairTable
 from posttrain.data.rows import TokenRow
 from posttrain.learning.preference.config import PreferenceConfig
+from posttrain.learning.preference.frozen_policy import FrozenPolicy
 from posttrain.learning.preference.objective import PreferenceBatch, reduced_logprobs
 from posttrain.learning.rollouts.engines.base import Prompt, RolloutEngine
 from posttrain.learning.rollouts.engines.config import open_engine
@@ -30,7 +31,7 @@ class OwnSampling:
 
     engine: RolloutEngine
     """Holds the policy that learns."""
-    reference: "PreTrainedModel"
+    reference: FrozenPolicy
     config: PreferenceConfig
     seed: int
     """What is drawn follows from it and from the step."""
@@ -72,14 +73,15 @@ class OwnSampling:
     ) -> PreferenceBatch:
         extra = PairTable(rows, pad=self.pad).batch(range(len(rows))).to(device)
         algorithm = self.config.algorithm
-        reference_B = reduced_logprobs(algorithm, self.reference, extra, paired=False)
+        with self.reference.reading() as model:
+            reference_B = reduced_logprobs(algorithm, model, extra, paired=False)
         return replace(part, extra=extra, extra_reference_B=reference_B)
 
 
 @contextmanager
 def own_sampling(
     policy: "Policy",
-    reference: "PreTrainedModel",
+    reference: FrozenPolicy,
     *,
     pad: int,
     config: PreferenceConfig,
@@ -89,7 +91,7 @@ def own_sampling(
 
     Args:
         policy: What learns.
-        reference: Another model than the policy's, which stays as it is.
+        reference: A policy that stays as it is while this one learns.
         pad: Token that fills up rows.
         config: How the policy is sampled; one answer is drawn for each pair.
         context: Of the stage.
@@ -106,7 +108,6 @@ def own_sampling(
             "preference: own samples are drawn in one process; leave resources.processes out, or"
             " the term that asks for them"
         )
-    reference.eval()
     limit = tokens_for(config.sampling.max_tokens, policy.model, note=context.note)
     size = config.sampling.batch_size
     with open_engine(config.sampling.engine, policy, batch_size=size) as engine:

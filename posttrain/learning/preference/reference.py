@@ -10,7 +10,7 @@ from torch import Tensor
 from posttrain.data.batching import length_buckets
 from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.algorithms.preference import PreferenceAlgorithm
-from posttrain.learning.models.load import weights_digest
+from posttrain.learning.preference.frozen_policy import FrozenPolicy
 from posttrain.learning.preference.objective import reduced_logprobs
 from posttrain.learning.training.pairwise import PairRows
 from posttrain.stage.hashing import sha256_of
@@ -24,7 +24,7 @@ _PORTION = 32
 @torch.no_grad()
 def reference_values(
     algorithm: PreferenceAlgorithm,
-    model: "PreTrainedModel",
+    policy: FrozenPolicy,
     rows: PairRows,
     *,
     batch_tokens: int,
@@ -37,7 +37,7 @@ def reference_values(
 
     Args:
         algorithm: Says how the log-probabilities of a completion's tokens become one number.
-        model: The reference, in evaluation mode.
+        policy: The reference; it is read only where a portion is not there yet.
         rows: Token ids of the pairs.
         batch_tokens: Most tokens of one pass, padding included.
         scratch: Folder in which portions are kept.
@@ -46,18 +46,29 @@ def reference_values(
         Values ``[sides, pairs]``, in nats.
 
     """
+    from safetensors.torch import load_file
+
     lengths = [rows.length(index, packed=False) for index in range(len(rows.kept))]
     buckets = length_buckets(range(len(lengths)), lengths, batch_tokens)
-    identity = [digest(algorithm), weights_digest(model), rows.table().digest, str(batch_tokens)]
+    identity = [digest(algorithm), policy.digest(), rows.table().digest, str(batch_tokens)]
     name = sha256_of(" ".join(identity))[:16]
     folder = scratch / "reference" / name
     folder.mkdir(parents=True, exist_ok=True)
     values_SN = torch.zeros(len(rows.sides), len(lengths))
+    missing: list[tuple[list[list[int]], list[int], Path]] = []
     for begin in range(0, len(buckets), _PORTION):
         portion = buckets[begin : begin + _PORTION]
         indices = [index for bucket in portion for index in bucket]
         path = folder / f"{begin // _PORTION:06d}.safetensors"
-        values_SN[:, indices] = _portion(algorithm, model, rows, portion, path)
+        if path.is_file():
+            values_SN[:, indices] = load_file(path)["values"]
+        else:
+            missing.append((portion, indices, path))
+    if not missing:
+        return values_SN
+    with policy.reading() as model:
+        for portion, indices, path in missing:
+            values_SN[:, indices] = _portion(algorithm, model, rows, portion, path)
     return values_SN
 
 
@@ -68,11 +79,8 @@ def _portion(
     buckets: Sequence[Sequence[int]],
     path: Path,
 ) -> Tensor:
-    from safetensors.torch import load_file, save_file
+    from safetensors.torch import save_file
 
-    if path.is_file():
-        kept: Tensor = load_file(path)["values"]
-        return kept
     found = []
     for bucket in buckets:
         pairs = rows.table(bucket, sides=(0, 1)).batch(range(len(bucket))).to(model.device)

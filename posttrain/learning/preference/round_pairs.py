@@ -9,8 +9,8 @@ import polars as pl
 
 from posttrain.data.schemas import PAIRS, Problem, row_id
 from posttrain.data.tables import read_table, write_table
-from posttrain.learning.models.load import weights_digest
 from posttrain.learning.preference.config import PreferenceConfig, ReferenceMixture
+from posttrain.learning.preference.frozen_policy import FrozenPolicy
 from posttrain.learning.preference.neighbors import pairs_against, samples_by_problem
 from posttrain.learning.preference.pooled import pooled_pairs
 from posttrain.learning.rewards.verify import VerifierCache
@@ -23,8 +23,6 @@ from posttrain.stage.hashing import sha256_of
 from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
     from posttrain.learning.models.load import Policy
 
 
@@ -50,7 +48,7 @@ def draw_pairs(
     policy: "Policy",
     asked: RoundQuestions,
     *,
-    initial: "PreTrainedModel",
+    initial: FrozenPolicy,
     config: PreferenceConfig,
     context: StageContext,
 ) -> tuple[pl.DataFrame, dict[str, float]]:
@@ -73,15 +71,17 @@ def draw_pairs(
     drawn = sorted(asked.problems, key=lambda p: row_id("round", context.seed, p.id))
     drawn = drawn[: config.sampling.problems]
     made = _sampled(engine, policy, drawn, config, context, purpose="samples")
-    generator = weights_digest(policy.model)
+    generator = FrozenPolicy.of(policy.model).digest()
     if config.opponent == "reference":
         size = config.sampling.batch_size
-        other = replace(policy, model=initial)
-        with open_engine(config.sampling.engine, other, batch_size=size) as opened:
+        with (
+            initial.reading() as model,
+            open_engine(
+                config.sampling.engine, replace(policy, model=model), batch_size=size
+            ) as opened,
+        ):
             theirs = _sampled(opened, policy, drawn, config, context, purpose="reference")
-        pairs = pairs_against(
-            made, theirs, generators=(generator, weights_digest(initial)), config=config
-        )
+        pairs = pairs_against(made, theirs, generators=(generator, initial.digest()), config=config)
     elif config.compares_neighbors:
         own = samples_by_problem(made)
         first, second = ([each for group in own for each in group[side::2]] for side in (0, 1))
@@ -138,19 +138,17 @@ def _sampled(
 
 def _of_mixture(
     policy: "Policy",
-    initial: "PreTrainedModel",
+    initial: FrozenPolicy,
     problems: Sequence[Problem],
     config: PreferenceConfig,
     context: StageContext,
 ) -> list[ScoredSample]:
     """Samples of the geometric mixture that is the reference, where it is the opponent."""
-    from posttrain.learning.rollouts.engines.mixture import MixtureRolloutEngine
-
     if config.opponent != "mixture" or not isinstance(config.reference, ReferenceMixture):
         return []
     share, size = config.reference.initial, config.sampling.batch_size
-    engine = MixtureRolloutEngine(policy, initial, share=share, batch_size=size)
-    return _sampled(engine, policy, problems, config, context, purpose="mixture")
+    with initial.mixed_into(policy, share=share, batch_size=size) as engine:
+        return _sampled(engine, policy, problems, config, context, purpose="mixture")
 
 
 def _write(pairs: pl.DataFrame, folder: Path) -> None:

@@ -11,6 +11,7 @@ from posttrain.data.schemas import PAIRS
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import weights_digest
 from posttrain.learning.preference.config import PreferenceConfig, ReferenceMixture
+from posttrain.learning.preference.frozen_policy import FrozenPolicy
 from posttrain.learning.preference.round_pairs import RoundQuestions as RoundQuestions
 from posttrain.learning.preference.round_pairs import draw_pairs, read_pairs
 from posttrain.learning.preference.training import PairReference, learn
@@ -24,8 +25,6 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
     from posttrain.learning.models.load import Policy
 
 
@@ -70,7 +69,7 @@ def run_rounds(
     policy: "Policy",
     asked: RoundQuestions,
     *,
-    initial: "PreTrainedModel",
+    initial: FrozenPolicy,
     config: PreferenceConfig,
     context: StageContext,
     curve: Curve,
@@ -120,7 +119,7 @@ def run_rounds(
             if number <= done:
                 tables.append(read_pairs(inner.scratch))
                 continue
-            reference = _reference(config, initial, policy.model)
+            reference = _reference(config, initial, FrozenPolicy.of(policy.model))
             engine.update(number)
             pairs, facts = draw_pairs(
                 engine, policy, asked, initial=initial, config=config, context=inner
@@ -146,7 +145,7 @@ def run_rounds(
 
 
 def _reference(
-    config: PreferenceConfig, initial: "PreTrainedModel", present: "PreTrainedModel"
+    config: PreferenceConfig, initial: FrozenPolicy, present: FrozenPolicy
 ) -> PairReference:
     """What a round compares with: the first policy, that at its start, or a mixture of both."""
     if isinstance(config.reference, ReferenceMixture):

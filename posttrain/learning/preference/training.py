@@ -12,6 +12,7 @@ from torch import Tensor
 
 from posttrain.data.pair_facts import PairFacts
 from posttrain.learning.preference.config import PreferenceConfig
+from posttrain.learning.preference.frozen_policy import FrozenPolicy
 from posttrain.learning.preference.lone_answers import encode_opposed
 from posttrain.learning.preference.objective import (
     PreferenceBatch,
@@ -30,18 +31,16 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
     from posttrain.learning.models.load import Policy
 
 
 class PairReference(NamedTuple):
-    """What log-ratios are taken to: a model, or a geometric mixture of two."""
+    """What log-ratios are taken to: a policy, or a geometric mixture of two."""
 
-    model: "PreTrainedModel"
-    """It may be the policy's own, as it is read before the first step, unless the algorithm draws
-    samples of its own at every step."""
-    anchor: "PreTrainedModel | None" = None
+    policy: FrozenPolicy
+    """It may be the one that learns, as it is read before the first step, unless the algorithm
+    draws samples of its own at every step."""
+    anchor: FrozenPolicy | None = None
     """The other one."""
     share: float = 0.0
     """Of the other one."""
@@ -96,10 +95,10 @@ def learn(
             batch_tokens=config.batch_tokens,
             scratch=context.scratch,
         )
-        values_SN = says(model=reference.model.eval())
+        values_SN = says(policy=reference.policy)
         if reference.anchor is not None:
             # A geometric mixture, but for what is the same of both sides of a pair.
-            values_SN = values_SN.lerp(says(model=reference.anchor.eval()), reference.share)
+            values_SN = values_SN.lerp(says(policy=reference.anchor), reference.share)
     objective = rows.objective(
         batch_loss(algorithm),
         partial(_collate, rows, values_SN),
@@ -113,7 +112,7 @@ def learn(
     with ExitStack() as stack:
         if algorithm.draws_own:
             drawing = own_sampling(
-                policy, reference.model, pad=rows.pad, config=config, context=context
+                policy, reference.policy, pad=rows.pad, config=config, context=context
             )
             objective = replace(objective, gather=stack.enter_context(drawing))
         return train(

@@ -1,22 +1,18 @@
 """Put a learner together: optimizer, reference and critic, as the recipe asks for them."""
 
-import copy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from posttrain.learning.models.build_optim import build_optimizer
-from posttrain.learning.models.load import Policy, load_to_train
+from posttrain.learning.models.load import Policy
 from posttrain.learning.models.memory import check_training_memory
-from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.learning.rl.beside import build_beside
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.critic import Critic
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.masked_passes import passes_under, start_mask
-from posttrain.learning.rl.reference_policy import ReferencePolicy
+from posttrain.learning.rl.reference_policy import PolicyWithoutAdapters, own_reference
 from posttrain.learning.rl.turn_learner import build_turn_learner
 from posttrain.learning.training.prepare import check_quiet, prepare_for_training, without_dropout
 from posttrain.stage.context import StageContext
@@ -57,11 +53,14 @@ def build_learner(
             " set algorithm.regularizers.kl or leave the reference out"
         )
     # All start from plain weights, so they are copied before an adapter is attached.
-    kept = _reference(policy, config, context, reference)
+    kept = own_reference(policy, config, context, reference)
     mask = start_mask(policy, config, context)
     critic = None if config.algorithm.critic is None else Critic(policy.model, config.critic)
     turn_learner = build_turn_learner(policy, config, context, episodes)
     trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
+    if config.algorithm.uses_reference and kept is None:
+        assert trainable.adapter is not None
+        kept = PolicyWithoutAdapters(trainable.adapter, config.reference)
     # Dropout would make the trainer's log-probabilities differ from the engine's.
     without_dropout(policy.model)
     policy.model.train(mode=config.learner.activation_checkpointing)
@@ -98,24 +97,3 @@ def _router_loss(policy: Policy, coefficient: float, context: StageContext) -> "
             " out"
         )
     return RouterLoss.of(policy.model, coefficient)
-
-
-def _reference(
-    policy: Policy, config: RlConfig, context: StageContext, path: Path | None
-) -> ReferencePolicy | None:
-    if not config.algorithm.uses_reference:
-        return None
-    if path is None:
-        return ReferencePolicy(copy.deepcopy(policy.model), config.reference)
-    loaded = load_to_train(path, config.learner.weights, device=context.device)
-    check_same_tokenizer(policy.tokenizer, loaded.tokenizer, where="rl.inputs.reference")
-    if config.reference.MOVES and _shapes(loaded.model) != _shapes(policy.model):
-        raise UserError(
-            f"rl.reference.kind {config.reference.kind}: the connected reference is a model of"
-            " another shape, so it cannot follow the policy; set kind to frozen"
-        )
-    return ReferencePolicy(loaded.model, config.reference)
-
-
-def _shapes(model: torch.nn.Module) -> list[tuple[int, ...]]:
-    return [tuple(parameter.shape) for parameter in model.parameters()]

@@ -1,6 +1,5 @@
 """A value model: what reward the critic expects before each token."""
 
-import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from posttrain.learning.maths.reduce import widened
+from posttrain.learning.models.held_weights import plain_copy
 from posttrain.learning.models.logprobs import hidden_states
 from posttrain.learning.models.narrow import widen_weights
 from posttrain.learning.models.optim import Optimizer
@@ -28,7 +28,7 @@ class Critic:
 
     def __init__(self, policy: "PreTrainedModel", config: ValueModelConfig) -> None:
         self.owns_trunk = config.trunk == "own"
-        self.trunk = copy.deepcopy(policy) if self.owns_trunk else policy
+        self.trunk = plain_copy(policy) if self.owns_trunk else policy
         if self.owns_trunk:
             widen_weights(self.trunk)
         self.trunk.eval()

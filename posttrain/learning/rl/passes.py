@@ -98,8 +98,8 @@ class ModelPasses:
     def reference_logprobs(self, batch: TrainBatch) -> Tensor:
         """Of the reference policy as it is now. ``[B, T]``."""
         assert self.reference is not None
-        with torch.no_grad():
-            return self.policy(self.reference.model, batch.input_ids_BT, batch.mask_BT).logprobs_BT
+        with torch.no_grad(), self.reference.reading() as model:
+            return self.policy(model, batch.input_ids_BT, batch.mask_BT).logprobs_BT
 
     def values(self, batch: TrainBatch) -> Tensor:
         """Of the critic, with gradient. ``[B, T]``."""

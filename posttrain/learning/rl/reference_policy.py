@@ -1,12 +1,22 @@
 """The policy that a divergence is measured from: it stays, follows slowly, or begins anew."""
 
+import copy
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from posttrain.learning.models.hold import hold_as
+from posttrain.learning.models.load import Policy
 from posttrain.learning.models.narrow import widen_weights
+from posttrain.learning.models.tokenizer import check_same_tokenizer
+from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.references.base import ReferencePart, ReferenceRule
+from posttrain.learning.training.prepare import load_to_train
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from posttrain.stage.part_checks import check_declared
 from posttrain.stage.slots import name_of
 from posttrain.stage.started import started
@@ -14,6 +24,7 @@ from posttrain.stage.started import started
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from posttrain.learning.models.adapters import Adapter
     from posttrain.learning.models.optim import Optimizer
 
 
@@ -25,9 +36,16 @@ class ReferencePolicy:
         if config.MOVES:
             # Small steps towards the policy would be lost between two numbers of bfloat16.
             widen_weights(self.model)
+        self._take(config)
+
+    def _take(self, config: ReferencePart) -> None:
         self._config = config
         self._rule = started(config, config.start(), ReferenceRule, where="rl")
         self.num_restarts = 0
+
+    def reading(self) -> AbstractContextManager["PreTrainedModel"]:
+        """The model as the reference is now, for as long as the context lasts."""
+        return nullcontext(self.model)
 
     @property
     def measured(self) -> dict[str, float]:
@@ -95,3 +113,57 @@ class ReferencePolicy:
             self.model.load_state_dict(state["weights"])
             self._rule.load_state_dict(state["rule"])
             self.num_restarts = int(state["num_restarts"])
+
+
+class PolicyWithoutAdapters(ReferencePolicy):
+    """The policy that RL began with, as the one that learns is without its adapters: no copy."""
+
+    def __init__(self, adapter: "Adapter", config: ReferencePart) -> None:
+        self._adapter = adapter
+        self._take(config)
+
+    def reading(self) -> AbstractContextManager["PreTrainedModel"]:
+        """The policy's own model with its adapters off; see `ReferencePolicy.reading`."""
+        return self._adapter.switched_off()
+
+
+def own_reference(
+    policy: Policy, config: RlConfig, context: StageContext, path: Path | None
+) -> ReferencePolicy | None:
+    """Copy or load the reference, where it has weights of its own.
+
+    Args:
+        policy: As RL begins with it, before adapters are attached.
+        config: Of the run.
+        context: With the device.
+        path: Of the policy that is connected; None where none is.
+
+    Returns:
+        The reference; None where the algorithm asks for none, and where the policy without its
+        adapters is the one.
+
+    Raises:
+        UserError: The connected policy does not fit.
+
+    """
+    if not config.algorithm.uses_reference:
+        return None
+    if path is None and config.learner.lora is not None and not config.reference.MOVES:
+        return None
+    if path is None:
+        return ReferencePolicy(copy.deepcopy(policy.model), config.reference)
+    loaded = load_to_train(path, config.learner, device=context.device)
+    check_same_tokenizer(policy.tokenizer, loaded.tokenizer, where="rl.inputs.reference")
+    if config.reference.MOVES and _shapes(loaded.model) != _shapes(policy.model):
+        raise UserError(
+            f"rl.reference.kind {config.reference.kind}: the connected reference is a model of"
+            " another shape, so it cannot follow the policy; set kind to frozen"
+        )
+    if config.learner.lora is not None:
+        # Held as the policy's own base is, so that equal weights have no divergence.
+        hold_as(loaded.model, config.learner.weights)
+    return ReferencePolicy(loaded.model, config.reference)
+
+
+def _shapes(model: torch.nn.Module) -> list[tuple[int, ...]]:
+    return [tuple(parameter.shape) for parameter in model.parameters()]

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from posttrain.data.schemas import ROLLOUTS
 from posttrain.data.tables import read_table
-from posttrain.learning.models.load import Policy, load_to_train, weights_digest
+from posttrain.learning.models.load import Policy, weights_digest
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Config, with_limit
 from posttrain.learning.rl.relearn import learn_from
+from posttrain.learning.training.prepare import load_to_train
 from posttrain.stage.context import StageContext
 
 if TYPE_CHECKING:
@@ -64,6 +65,6 @@ def read_run(
         The rollouts, the policy, and the config with its limit of tokens.
 
     """
-    policy = load_to_train(inputs["policy"], config.learner.weights, device=context.device)
+    policy = load_to_train(inputs["policy"], config.learner, device=context.device)
     limited = with_limit(config, policy.model, note=context.note)
     return read_table(rollouts, ROLLOUTS), policy, limited

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from posttrain.learning.algorithms.turn_values.base import EpisodeTurns, TurnReadings
+from posttrain.learning.models.held_weights import plain_copy
 from posttrain.learning.models.logprobs import hidden_states
 from posttrain.learning.models.narrow import widen_weights
 from posttrain.learning.models.optim import Optimizer
@@ -91,9 +92,9 @@ class _Reader(nn.Module):
 
     def __init__(self, policy: "PreTrainedModel", *, seed: int) -> None:
         super().__init__()
-        self.trunk = copy.deepcopy(policy).eval()
+        self.trunk = plain_copy(policy).eval()
         widen_weights(self.trunk)
-        like = self.trunk.get_input_embeddings().weight
+        like: Any = self.trunk.get_input_embeddings().weight
         drawn = torch.Generator().manual_seed(seed)
         self.said = nn.ModuleList([_head(like, drawn), _head(like, drawn)])
         self.begun = nn.ModuleList([_head(like, drawn), _head(like, drawn)])

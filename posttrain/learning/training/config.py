@@ -23,7 +23,7 @@ _LEAST_LOSS = 1e-3
 
 
 class LoraConfig(StageConfig):
-    """Low-rank adapters (arXiv 2106.09685) in place of training every weight."""
+    """Low-rank adapters (LoRA, arXiv 2106.09685) in place of training every weight."""
 
     MECHANICS = frozenset({"save"})
     PACKAGES = frozenset({"peft"})
@@ -31,6 +31,9 @@ class LoraConfig(StageConfig):
     """Rank of each update."""
     alpha: int = Field(16, ge=1)
     """The update is scaled by alpha / rank."""
+    dora: bool = False
+    """Also train the length of each row of a weight, and let the update turn it (DoRA, arXiv
+    2402.09353); each pass then computes the adapted weights anew."""
     dropout: float = Field(0.0, ge=0.0, lt=1.0)
     """Dropout before the adapters."""
     targets: tuple[str, ...] = ()
@@ -61,11 +64,14 @@ class LearnerConfig(StageConfig):
             "context_parallel",
         }
     )
-    weights: Literal["fp32", "bf16"] = "fp32"
-    """How weights are held: `bf16` in 2 bytes each, gradients too, without a copy in float32;
-    logits and loss stay float32. See `optimization.rounding`."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """`bf16` computes in bfloat16 with weights, optimizer, logits and loss in float32."""
+    weights: Literal["fp32", "bf16", "nf4"] = "fp32"
+    """How the weights that forward passes read are held: in 4, 2 or about half a byte a parameter.
+    Where all are trained, `bf16` has gradients in 2 bytes too, and no copy in float32 (see
+    `optimization.rounding`). Under lora it is the frozen ones, and a pass computes in `precision`;
+    `nf4` (QLoRA, arXiv 2305.14314) holds the linear layers in 4 bits, head and embeddings as they
+    are stored."""
     attention: Attention | None = None
     """Kernel of the attention; null leaves the choice to transformers."""
     packing: bool = False
@@ -85,6 +91,24 @@ class LearnerConfig(StageConfig):
     with as `router_aux_loss_coef`; those that balance by a bias have none."""
     early_stop: EarlyStopConfig | None = None
     """Stop by the loss on held-out rows."""
+
+    @property
+    def holds_base(self) -> bool:
+        """Whether adapters are trained on frozen weights that are held narrow."""
+        return self.lora is not None and self.weights != "fp32"
+
+    def packages(self) -> frozenset[str]:
+        """What holds weights in 4 bits; see `StageConfig.packages`."""
+        return frozenset({"bitsandbytes"} if self.weights == "nf4" else ())
+
+    @model_validator(mode="after")
+    def _frozen_weights_alone_are_quantized(self) -> Self:
+        if self.weights == "nf4" and self.lora is None:
+            raise ValueError(
+                "learner.weights nf4 holds weights that are not trained, and without learner.lora"
+                " all are; set learner.lora, such as to {rank: 16}, or weights to fp32"
+            )
+        return self
 
     @model_validator(mode="after")
     def _router_reads_whole_rows(self) -> Self:

@@ -223,6 +223,8 @@ def fit(
 
     """
     where = config.STAGE
+    # Before the rows are read: what a loss compares with is the policy as it is held.
+    trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
     objective, num_rows, limit = next_token_objective(
         policy,
         corpus,
@@ -232,7 +234,6 @@ def fit(
         loss_of=loss_of,
         new_model=new_model,
     )
-    trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
     curve = Curve(context)
     num_steps = train(
         trainable, objective, config=config, context=context, curve=curve, prefix=where

@@ -6,7 +6,7 @@ Every learner, supervised or not, begins with `prepare_for_training` and ends wi
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,9 @@ from posttrain.data.rows import TokenRow
 from posttrain.data.templates import end_of_turn
 from posttrain.learning.models.adapters import Adapter, attach_adapter
 from posttrain.learning.models.attention import set_attention
-from posttrain.learning.models.load import save_policy, weights_digest
+from posttrain.learning.models.held_weights import hold_as_stored
+from posttrain.learning.models.hold import hold_as
+from posttrain.learning.models.load import Policy, load_policy, save_policy, weights_digest
 from posttrain.learning.models.logprobs import hidden_states
 from posttrain.learning.models.narrow import narrow_weights
 from posttrain.learning.models.record import remember_lengths, remember_parent
@@ -29,10 +31,6 @@ from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-
-HELD_AS: Mapping[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
-"""What a model is loaded as, by `learner.weights`."""
 
 
 class TrainedWeights:
@@ -149,6 +147,38 @@ class Trainable:
         save_policy(self.model, tokenizer, path)
 
 
+def load_to_train(path: Path, config: LearnerConfig, *, device: str) -> Policy:
+    """Load a policy that is to be trained, or to stand beside one.
+
+    Args:
+        path: Folder in Hugging Face's format.
+        config: Says how weights are held, and whether they are frozen.
+        device: Where the weights go, as torch names it.
+
+    Returns:
+        The policy, in evaluation mode. Where weights were rounded, it knows what they were, and so
+        does its record.
+
+    Raises:
+        UserError: It cannot be loaded.
+
+    """
+    if config.weights == "fp32":
+        return load_policy(path, device=device)
+    # As they are stored: numbers in half precision are never widened on the way.
+    policy = load_policy(path, device=device, dtype=None)
+    if config.lora is not None:
+        hold_as_stored(policy.model)
+        return policy
+    if all(parameter.dtype == torch.bfloat16 for parameter in policy.model.parameters()):
+        narrow_weights(policy.model)
+        return policy
+    stored = weights_digest(policy.model)
+    narrow_weights(policy.model)
+    remember_parent(policy.model, stored)
+    return replace(policy, stored=stored)
+
+
 def prepare_for_training(
     model: "PreTrainedModel", config: LearnerConfig, *, seed: int
 ) -> Trainable:
@@ -169,20 +199,25 @@ def prepare_for_training(
 
     """
     remember_parent(model, weights_digest(model))
-    if config.weights == "bf16":
+    if config.weights == "bf16" and config.lora is None:
         narrow_weights(model)
     if config.attention:
         set_attention(model, config.attention)
     adapter = None
     if config.lora:
+        stored = weights_digest(model) if config.holds_base else ""
+        hold_as(model, config.weights)
         adapter = attach_adapter(
             model,
             rank=config.lora.rank,
             alpha=config.lora.alpha,
             dropout=config.lora.dropout,
             targets=config.lora.targets,
+            dora=config.lora.dora,
             seed=purpose_seed(seed, "lora"),
         )
+        if config.holds_base:
+            adapter = replace(adapter, base_digest=stored, weights=config.weights)
     if config.activation_checkpointing:
         _recompute_activations(model)
     average = MovingAverage(model, config.ema_decay) if config.ema_decay else None

@@ -258,7 +258,7 @@ def watched_stage(task: Task, dtype: torch.dtype) -> Iterator[Callable[..., Any]
     # Where the stage stands, which need not be where its function was written.
     stage = importlib.import_module(task.entry.partition(":")[0])
 
-    def load(path: Path, *, device: str = "cpu") -> Policy:
+    def load(path: Path, *_: Any, device: str = "cpu") -> Policy:
         return load_policy(path, device=device, dtype=dtype)
 
     digest = vars(stage).get("weights_digest")
@@ -267,7 +267,8 @@ def watched_stage(task: Task, dtype: torch.dtype) -> Iterator[Callable[..., Any]
         # Solve rates and other tables name the policy by the weights that they were drawn with.
         return digest and digest(copy.deepcopy(model).float())
 
-    with replaced(stage, "load_policy", load), ExitStack() as further:
+    loads = "load_to_train" if "load_to_train" in vars(stage) else "load_policy"
+    with replaced(stage, loads, load), ExitStack() as further:
         if digest:
             further.enter_context(replaced(stage, "weights_digest", as_stored))
         yield stage_function(task)

@@ -39,7 +39,8 @@ def test_sft_in_two_processes_has_the_curve_of_one(stages, tmp_path):
             "sft",
             {
                 "learner": {
-                    "lora": {"rank": 2},
+                    "lora": {"rank": 2, "dora": True},
+                    "weights": "nf4",
                     "ema_decay": 0.9,
                     "packing": True,
                     "early_stop": {"every": 3},

@@ -66,8 +66,14 @@ KINDS = {
         },
     },
     "adapters_and_entropy": {
-        "learner": {"lora": {"rank": 2}, "ema_decay": 0.5},
-        "algorithm": {"regularizers": {"entropy": {"place": "loss", "coefficient": 0.01}}},
+        "learner": {"lora": {"rank": 2, "dora": True}, "weights": "bf16", "ema_decay": 0.5},
+        "algorithm": {
+            "regularizers": {
+                "entropy": {"place": "loss", "coefficient": 0.01},
+                # Of the policy without its adapters, which each process has whole.
+                "kl": {"coefficient": 0.05},
+            }
+        },
         "optimization": {"optimizer": "adamw"},
     },
 }

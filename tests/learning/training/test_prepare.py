@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from posttrain.data.rows import TokenRow, TokenTable
-from posttrain.learning.models.adapters import load_adapter
+from posttrain.learning.models.adapters import load_adapter, plain_weights
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
+from posttrain.learning.models.optim import build_optimizer
 from posttrain.learning.training.config import LearnerConfig, TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.prepare import prepare_for_training, without_dropout
@@ -150,6 +151,77 @@ def test_an_adapter_saved_alone_goes_onto_its_base_and_names_it(fresh, tmp_path)
         load_adapter(fresh().model, tmp_path / "adapter")
 
 
+@pytest.mark.parametrize("weights", ["fp32", "bf16", "nf4"])
+@pytest.mark.parametrize("dora", [False, True])
+def test_merged_weights_say_what_the_adapters_said(fresh, tmp_path, weights, dora):
+    lora = {"rank": 2, "alpha": 8, "dora": dora}
+    policy, batch = fresh(), TokenTable(ROWS, pad=0).batch(range(8))
+    trainable, _ = fit(policy, tmp_path / "run", lora=lora, weights=weights)
+    trained = [name for name, p in policy.model.named_parameters() if p.requires_grad]
+    # Two factors for each of 14 layers, and under DoRA the lengths of the rows.
+    assert len(trained) == 14 * (3 if dora else 2)
+    assert all(p.dtype == torch.float32 for p in policy.model.parameters() if p.requires_grad)
+    adapted = next_token_loss(policy.model, batch, 1.0)[0].item()
+    with trainable.adapter.switched_off() as model:
+        before = next_token_loss(model, batch, 1.0)[0].item()
+    assert next_token_loss(policy.model, batch, 1.0)[0].item() == adapted < before
+    for_engines = dict(plain_weights(policy.model, ()))
+    trainable.save(policy.tokenizer, tmp_path / "policy")
+    merged = load_policy(tmp_path / "policy").model
+    assert next_token_loss(merged, batch, 1.0)[0].item() == pytest.approx(adapted, rel=1e-5)
+    wanted = dict(merged.named_parameters())
+    assert for_engines.keys() == wanted.keys()
+    assert all(torch.allclose(for_engines[n].float(), wanted[n], atol=1e-6) for n in wanted)
+
+
+def test_rows_of_a_weight_have_the_lengths_that_dora_has_learned(fresh, tmp_path):
+    """DoRA, equation 5: W' = m (W + BA) / ||W + BA||, so each row of W' is m long."""
+    policy = fresh()
+    trainable, _ = fit(policy, tmp_path / "run", lora={"rank": 2, "dora": True})
+    layer = policy.model.model.layers[0].mlp.up_proj
+    lengths = layer.lora_magnitude_vector["default"].weight.detach().clone()
+    before = torch.linalg.norm(layer.base_layer.weight, dim=1)
+    assert (lengths - before).abs().max() > 1e-3
+    trainable.merge()
+    weight = policy.model.model.layers[0].mlp.up_proj.weight
+    assert torch.allclose(torch.linalg.norm(weight, dim=1), lengths, atol=1e-6)
+
+
+def test_an_adapter_on_4_bits_names_the_stored_base_and_goes_onto_its_4_bits(fresh, tmp_path):
+    policy = fresh()
+    digest = weights_digest(policy.model)
+    learner = {"weights": "nf4", "lora": {"rank": 2, "save": "adapter"}}
+    trainable, _ = fit(policy, tmp_path / "run", **learner)
+    batch = TokenTable(ROWS, pad=0).batch(range(8))
+    adapted = next_token_loss(policy.model, batch, 1.0)[0].item()
+    trainable.save(policy.tokenizer, tmp_path / "adapter")
+    facts = json.loads((tmp_path / "adapter" / "base.json").read_text())
+    assert facts == {"base": digest, "weights": "nf4"}
+    base = fresh()
+    load_adapter(base.model, tmp_path / "adapter")
+    assert next_token_loss(base.model, batch, 1.0)[0].item() == pytest.approx(adapted, rel=1e-5)
+
+
+def test_4_bits_are_for_weights_that_are_not_trained():
+    with pytest.raises(UserError, match="learner: .*nf4 holds weights that are not trained.*rank"):
+        LearnerConfig.parse({"weights": "nf4"}, where="learner")
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_adapters_alone_are_moved_whatever_the_optimizer(fresh, optimizer):
+    policy = fresh()
+    prepare_for_training(policy.model, LearnerConfig(lora={"rank": 2, "dora": True}), seed=0)
+    optimizer = build_optimizer(policy.model, kind=optimizer)
+    batch = TokenTable(ROWS, pad=0).batch(range(8))
+    losses = []
+    for _ in range(3):
+        loss = next_token_loss(policy.model, batch, float(batch.num_units))[0]
+        loss.backward()
+        losses.append(loss.item())
+        optimizer.step(learning_rate=0.01, max_grad_norm=1.0)
+    assert losses[2] < losses[0]
+
+
 def test_adapters_of_one_seed_are_equal_bytes(fresh, tmp_path):
     for name in ("a", "b"):
         policy = fresh()
@@ -195,11 +267,12 @@ def test_the_average_is_saved_and_follows_its_equation(fresh, tmp_path):
     "learner",
     [
         {"lora": {"rank": 2, "dropout": 0.3}},
+        {"lora": {"rank": 2, "dora": True}, "weights": "nf4"},
         {"ema_decay": 0.9},
         {"precision": "bf16", "packing": True},
         {"activation_checkpointing": True},
     ],
-    ids=["lora", "average", "bf16_packed", "recomputed"],
+    ids=["lora", "dora_nf4", "average", "bf16_packed", "recomputed"],
 )
 def test_a_run_cut_anywhere_ends_with_the_same_weights(fresh, tmp_path, learner):
     def attempt(scratch, kill=None):

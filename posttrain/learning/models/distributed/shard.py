@@ -57,7 +57,8 @@ def shard(model: "PreTrainedModel", group: ProcessGroup) -> Sharded:
     lent = [parameter.data for parameter in model.parameters()]
     for parameter in model.parameters():
         parameter.data = parameter.new_empty(0)
-    twin = copy.deepcopy(model)
+    # What is no parameter is in no shard: weights of 4 bits are whole in each process, and once.
+    twin = copy.deepcopy(model, {id(buffer): buffer for buffer in model.buffers()})
     for parameter, values in zip(twin.parameters(), lent, strict=True):
         parameter.data = values
     lent.clear()

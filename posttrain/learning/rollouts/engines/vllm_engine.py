@@ -3,7 +3,7 @@
 import copy
 import os
 import random
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from posttrain.learning.models.adapters import plain_weights
 from posttrain.learning.models.context import context_length
 from posttrain.learning.models.memory import free_memory
 from posttrain.learning.rollouts.engines.base import (
@@ -53,8 +53,6 @@ _ENVIRONMENT = {
 }
 _ON_CPU = "pip install --no-deps --requirement requirements-engines.txt"
 _ON_GPU = "uv pip install --editable '.[vllm]'"
-
-_WRAPPED = ".base_layer."
 
 
 class VllmRolloutEngine:
@@ -286,36 +284,3 @@ def write_description(
     config.save_pretrained(path)
     model.generation_config.save_pretrained(path)
     tokenizer.save_pretrained(path)
-
-
-@torch.no_grad()
-def plain_weights(model: "PreTrainedModel", known: Container[str]) -> Iterator[tuple[str, Tensor]]:
-    """Go through the weights of a model as they are without adapters, these added to their base.
-
-    A tied weight comes under its further names too, where the engine has them: a CPU's output head
-    is a packed copy, which is made anew only when a tensor of its own name arrives.
-
-    Args:
-        model: The policy.
-        known: Names that the engine has.
-
-    Yields:
-        Name and tensor.
-
-    """
-    first_names = {name for name, _ in model.named_parameters()}
-    for name, tensor in model.named_parameters(remove_duplicate=False):
-        if ".lora_" in name or (name not in first_names and name not in known):
-            continue
-        if _WRAPPED not in name:
-            yield name, tensor.detach()
-            continue
-        layer, leaf = name.split(_WRAPPED)
-        yield f"{layer}.{leaf}", _merged(model.get_submodule(layer), leaf, tensor)
-
-
-def _merged(layer: Any, leaf: str, tensor: Tensor) -> Tensor:
-    """The base's weight plus the update of the adapters that are on; a bias has none."""
-    if leaf != "weight":
-        return tensor.detach()
-    return sum((layer.get_delta_weight(name) for name in layer.active_adapters), tensor.detach())

@@ -23,6 +23,7 @@ EXTRAS = {
     "lora": "training adapters",
     "ray": "rollouts and tables on a cluster",
     "vllm": "sampling on a GPU",
+    "quantized": "weights of 4 bits and optimizer states of 8",
 }
 """What can be installed beside the core, and what it is for."""
 
