@@ -31,6 +31,8 @@ class SupervisedObjective(Generic[AnyBatch]):
     gather: Gather[AnyBatch] | None = None
     """``gather(model, parts, step)`` completes a step's parts by what depends on all of them, or on
     the policy as it is then."""
+    gather_heldout: Gather[AnyBatch] | None = None
+    """The same of all that is held out; its parts are complete where this is None."""
     loss_at: Callable[[Any], Loss[AnyBatch]] | None = None
     """Gives the `loss` by a step's config, where numbers of it are in the loss and may change."""
 
