@@ -48,6 +48,7 @@ STAGES = {
     "pair_builder": {"preference"},
     "template": {"sft"},
     "row_loss": {"sft"},
+    "alarm": {"rl"},
     "merge": {"merge"},
     "problem_sampler": {"rl"},
     "instructor": {"rl_told"},

@@ -74,14 +74,13 @@ def wilson_interval(
     )
 
 
-def clustered_mean_interval(
-    values_N: Tensor, cluster_N: Tensor, *, few: bool = False
-) -> Interval:
+def clustered_mean_interval(values_N: Tensor, cluster_N: Tensor, *, few: bool = False) -> Interval:
     """Compute the mean of all values, with a 95% interval that knows that a cluster goes together.
 
-    ``variance = C/(C-1) sum over clusters (sum over the cluster of (x - mean))^2 / N^2``. Clusters are the problems when each has several samples, or the passages that several
-    questions share; give every value its own cluster for independent ones. Source: Miller, "Adding
-    Error Bars to Evals", arXiv 2411.00640; the factor C/(C-1) is the usual small-sample correction.
+    ``variance = C/(C-1) sum over clusters (sum over the cluster of (x - mean))^2 / N^2``. Clusters
+    are the problems when each has several samples, or the passages that several questions share;
+    give every value its own cluster for independent ones. Source: Miller, "Adding Error Bars to
+    Evals", arXiv 2411.00640; the factor C/(C-1) is the usual small-sample correction.
 
     Args:
         values_N: The values, at least one.

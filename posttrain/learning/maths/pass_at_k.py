@@ -43,7 +43,7 @@ def majority_vote(answer_B: Tensor, correct_B: Tensor, group_B: Tensor) -> Tenso
         group_B: Integer ids of the problems.
 
     Returns:
-        1 or 0 for each problem ``[P]``, float64, by ascending id, where each answer has one verdict.
+        1 or 0 for each problem ``[P]``, float64, by ascending id, if each answer has one verdict.
         Where several answers are equally common, the mean over a random choice of them; so the
         result depends on no order.
 

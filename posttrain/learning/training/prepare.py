@@ -149,8 +149,8 @@ def prepare_for_training(
 
     Of a model with a subnetwork (`tasks.subnetwork`) that alone is trained.
 
-    Activation checkpointing works in training mode only; see `dropout.without_dropout` for a learner whose
-    log-probabilities must not be noisy.
+    Activation checkpointing works in training mode only; see `dropout.without_dropout` for a
+    learner whose log-probabilities must not be noisy.
 
     Args:
         model: The model, changed in place.

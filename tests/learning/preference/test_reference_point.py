@@ -15,9 +15,7 @@ from posttrain.stage.context import StageContext
 
 
 def test_mismatched_completions_are_of_both_kinds_in_turn():
-    pairs = pl.DataFrame(
-        {"chosen": ["c0", "c1", "c2", "c3"], "rejected": ["r0", "r1", "r2", "r3"]}
-    )
+    pairs = pl.DataFrame({"chosen": ["c0", "c1", "c2", "c3"], "rejected": ["r0", "r1", "r2", "r3"]})
     # Half a table away are the pairs 2, 3, 0, 1.
     assert mismatched(pairs)["mismatched"].to_list() == ["c2", "r3", "c0", "r1"]
     assert mismatched(pairs[:1])["mismatched"].to_list() == ["c0"]
