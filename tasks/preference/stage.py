@@ -18,8 +18,7 @@ from posttrain.learning.preference.rounds import RoundLog, RoundQuestions, askin
 from posttrain.learning.preference.training import PairReference, learn
 from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.dropout import without_dropout
-from posttrain.learning.training.prepare import prepare_for_training
+from posttrain.learning.training.prepare import prepare_for_training, without_dropout
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 

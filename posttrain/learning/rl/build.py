@@ -17,8 +17,7 @@ from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.masked_passes import passes_under, start_mask
 from posttrain.learning.rl.reference_policy import ReferencePolicy
 from posttrain.learning.rl.turn_learner import build_turn_learner
-from posttrain.learning.training.dropout import without_dropout
-from posttrain.learning.training.prepare import prepare_for_training
+from posttrain.learning.training.prepare import prepare_for_training, without_dropout
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 

@@ -149,8 +149,8 @@ def prepare_for_training(
 
     Of a model with a subnetwork (`tasks.subnetwork`) that alone is trained.
 
-    Activation checkpointing works in training mode only; see `dropout.without_dropout` for a
-    learner whose log-probabilities must not be noisy.
+    Activation checkpointing works in training mode only; see `without_dropout` for a learner whose
+    log-probabilities must not be noisy.
 
     Args:
         model: The model, changed in place.
@@ -213,3 +213,13 @@ def _recompute_activations(model: "PreTrainedModel") -> None:
         # The name that every transformers 5 has; its newest calls it activation_checkpointing.
         warnings.simplefilter("ignore", FutureWarning)
         model.gradient_checkpointing_enable({"use_reentrant": False})
+
+
+def without_dropout(model: torch.nn.Module) -> None:
+    """Set every dropout to 0, so that training mode computes what evaluation mode does."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        for name in ("attention_dropout", "hidden_dropout"):
+            if isinstance(module.__dict__.get(name), float):
+                module.__dict__[name] = 0.0

@@ -10,7 +10,7 @@ from posttrain.learning.models.adapters import load_adapter
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.training.config import LearnerConfig, TrainingConfig
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.prepare import prepare_for_training
+from posttrain.learning.training.prepare import prepare_for_training, without_dropout
 from posttrain.learning.training.supervised import train
 from posttrain.learning.training.supervised_objective import SupervisedObjective
 from posttrain.learning.training.token_batches import next_token_loss, token_batches
@@ -231,6 +231,25 @@ def test_a_checkpoint_of_another_setting_or_seed_is_refused_by_field(fresh, tmp_
     fit(fresh(), tmp_path)
     with pytest.raises(UserError, match=r"config\.learner\.precision=\"fp32\", now it is \"bf16\""):
         fit(fresh(), tmp_path, precision="bf16")
+
+
+def test_without_dropout_training_mode_computes_what_evaluation_does(tokenizer):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=50,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        attention_dropout=0.5,
+    )
+    model = LlamaForCausalLM(config)
+    ids = torch.arange(10)[None]
+    expected = model.eval()(ids).logits
+    assert not torch.equal(model.train()(ids).logits, expected)
+    without_dropout(model)
+    assert torch.allclose(model(ids).logits, expected, atol=1e-6)
 
 
 def test_a_merged_checkpoint_needs_no_peft_to_load(fresh, tmp_path):
