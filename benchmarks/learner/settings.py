@@ -32,6 +32,8 @@ class Size:
 SIZES = {
     "156k": Size(512, 64, 256, 2, 4, 2, new_tokens=32, parameters=156_224),
     "1.25m": Size(2048, 128, 512, 4, 4, 2, new_tokens=64, parameters=1_247_360),
+    # For what rounding does: as many layers as a small model that is really trained.
+    "100m": Size(32_768, 640, 2560, 14, 10, 2, new_tokens=32, parameters=103_577_984),
     # The shape of Qwen2.5-0.5B: for a GPU.
     "0.5b": Size(
         151_936, 896, 4864, 24, 14, 2, new_tokens=256, parameters=494_032_768, positions=8192
