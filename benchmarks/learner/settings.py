@@ -58,6 +58,8 @@ SIZES = {
         warm_up=4,
         burst=1,
     ),
+    # For what rounding does: as many layers as a small model that is really trained.
+    "100m": Size(32_768, 640, 2560, 14, 10, 2, new_tokens=32, parameters=103_577_984),
     # The shape of Qwen2.5-0.5B: for a GPU.
     "0.5b": Size(
         151_936, 896, 4864, 24, 14, 2, new_tokens=256, parameters=494_032_768, positions=8192

@@ -127,8 +127,10 @@ def encode_prompts(
     for place, text in enumerate(texts):
         if MARK in text:
             rows[place] = encode_written(tokenizer, text)
-    eos = tokenizer.eos_token_id
-    rows = [row[:-1] if row and row[-1] == eos else row for row in rows]
+    if not templated:
+        # What the tokenizer closes a text with of its own accord; a template means what it writes.
+        eos = tokenizer.eos_token_id
+        rows = [row[:-1] if row and row[-1] == eos else row for row in rows]
     _refuse_empty(rows, texts, "prompt")
     return rows
 
@@ -200,7 +202,8 @@ def fitting_answers(
 
     Returns:
         The answers: with the calls of tools that they end with, without the tag that the prompt's
-        text ends with already, and without any thinking where that text ends with the closing tag.
+        text ends with already, without any thinking where that text ends with the closing tag, and
+        with the blank that the template writes before them.
 
     Raises:
         UserError: The template does not write the calls.
@@ -208,6 +211,7 @@ def fitting_answers(
     """
     template = str(tokenizer.chat_template or "")
     thinks = THINKING in template or THOUGHT in template
+    blank = _blank_before_answers(tokenizer)
     fitted = []
     for prompt, text in zip(prompts, texts, strict=True):
         asked, context = PromptInContext.of(prompt)
@@ -218,8 +222,24 @@ def fitting_answers(
             text = without_thinking(text)
         elif opened.endswith(THINKING) and text.startswith(THINKING):
             text = text.removeprefix(THINKING).lstrip()
-        fitted.append(text)
+        fitted.append(blank + text if prompt and text and not text[0].isspace() else text)
     return fitted
+
+
+def _blank_before_answers(tokenizer: "PreTrainedTokenizerBase") -> str:
+    """The blank that a template writes before an answer, as Mistral's does behind `[/INST]`."""
+    if not tokenizer.chat_template:
+        return ""
+    asked = {"role": "user", "content": _ASKED}
+    try:
+        opened = render_turns(tokenizer, [asked], open_answer=True)
+        said = {"role": "assistant", "content": _SAID}
+        whole = render_turns(tokenizer, [asked, said], open_answer=False)
+    except UserError:
+        # As in `end_of_turn`.
+        return ""
+    blank = whole.removeprefix(opened).partition(_SAID)[0]
+    return blank if whole.startswith(opened) and blank.isspace() else ""
 
 
 def _with_calls(

@@ -37,6 +37,7 @@ SLOTS: Mapping[str, str] = {
     "template": "posttrain.data.chat_templates.registry:TEMPLATES",
     "row_loss": "posttrain.learning.training.row_losses.registry:ROW_LOSSES",
     "optimizer": "posttrain.learning.models.optimizers.registry:OPTIMIZERS",
+    "alarm": "posttrain.learning.training.alarms.registry:ALARMS",
     "merge": "posttrain.learning.models.merges.registry:MERGES",
     "problem_sampler": "posttrain.learning.curriculum.registry:PROBLEM_SAMPLERS",
     "instructor": "posttrain.learning.rl.instructors.registry:INSTRUCTORS",

@@ -256,8 +256,8 @@ def _slices(values_P: Tensor, names: Sequence[str], *, lowest: float = 0.0) -> t
         members.setdefault(name, []).append(place)
     ordered = sorted(members, key=lambda name: (len(name) if name.isdigit() else 0, name))
     return tuple(
-        Slice(name, len(members[name]), mean_of_problems(values_P[members[name]], lowest=lowest))
-        for name in ordered
+        Slice(name, len(of), mean_of_problems(values_P[of], lowest=lowest, few=True))
+        for name, of in ((name, members[name]) for name in ordered)
     )
 
 

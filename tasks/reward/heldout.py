@@ -84,13 +84,14 @@ def auroc(scores: pl.Series, positive: pl.Series) -> float:
         positive: True for the items that should score high; as long as `scores`.
 
     Returns:
-        A number from 0 to 1; NaN where one of the two classes is empty.
+        A number from 0 to 1; NaN where one of the two classes is empty, or a score is no number.
 
     """
     from scipy.stats import mannwhitneyu
 
     above, below = scores.filter(positive).to_numpy(), scores.filter(~positive).to_numpy()
-    if not len(above) or not len(below):
+    if not len(above) or not len(below) or scores.is_nan().any():
+        # Ranked, what is no number would count as the greatest score.
         return math.nan
     # Its p-value is not asked for; the asymptotic one costs nothing.
     wins = float(mannwhitneyu(above, below, method="asymptotic").statistic)

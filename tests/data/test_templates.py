@@ -1,6 +1,6 @@
 import pytest
 
-from posttrain.data.rows import check_answers
+from posttrain.data.rows import check_answers, encode_rows
 from posttrain.data.templates import (
     encode_completions,
     encode_prompts,
@@ -114,3 +114,27 @@ def test_a_turn_ends_with_the_templates_own_end(tokenizer, behind, end):
 def test_a_template_that_writes_no_answer_ends_none(tokenizer, template):
     tokenizer.chat_template = template
     assert end_of_turn(tokenizer) == tokenizer.eos_token_id
+
+
+# Mistral's: no prompt for generation, a blank before the answer and its end behind it.
+INSTRUCT = (
+    "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'user' %}[INST] {{ m['content'] }}"
+    " [/INST]{% else %} {{ m['content'] }}{{ eos_token }}{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("said", ["7", " 7"])
+def test_an_answer_has_the_blank_that_the_template_writes_before_it(tokenizer, said):
+    tokenizer.chat_template = INSTRUCT
+    (row,) = encode_rows(tokenizer, ["3 + 4 ="], [said])
+    turns = [{"role": "user", "content": "3 + 4 ="}, {"role": "assistant", "content": "7"}]
+    whole = tokenizer.apply_chat_template(turns, tokenize=False)
+    assert tokenizer.decode(row.ids) == whole == "<bos>[INST] 3 + 4 = [/INST] 7<eos>"
+
+
+def test_a_prompt_keeps_the_end_that_the_template_writes(tokenizer):
+    tokenizer.chat_template = (
+        "{{ bos_token }}{% for m in messages %}{{ m['content'] }}{{ eos_token }}{% endfor %}"
+    )
+    (ids,) = encode_prompts(tokenizer, ["3 + 4 ="])
+    assert tokenizer.decode(ids) == "<bos>3 + 4 =<eos>"

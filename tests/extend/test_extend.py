@@ -49,6 +49,7 @@ STAGES = {
     "template": {"sft"},
     "row_loss": {"sft"},
     "optimizer": {"sft"},
+    "alarm": {"rl"},
     "merge": {"merge"},
     "problem_sampler": {"rl"},
     "instructor": {"rl_told"},

@@ -272,6 +272,12 @@ def test_interval_is_over_problems_and_never_of_width_zero_at_an_extreme():
     assert mean_of_problems(torch.tensor([0.3])).high == 1.0
 
 
+def test_the_interval_of_few_problems_is_students():
+    # Mean 1/2, deviation 1/2 of 3 problems: 1/2 +- 4.302653 (1/2) / sqrt(3), t tables of 2 degrees.
+    few = mean_of_problems(torch.tensor([0.0, 0.5, 1.0]), lowest=-1.0, few=True)
+    assert few.value - few.low == pytest.approx(4.302653 * 0.5 / 3**0.5, abs=1e-6)
+
+
 def test_a_strategy_is_graded_by_its_own_budgets_where_it_has_what_it_needs():
     samples = DrawnSamples([["1", "2", "1"], [None] * 3], torch.tensor([[1.0, 0, 1], [0, 0, 0]]))
     (vote,) = estimates_of(VoteStrategy(), samples, [1, 2])

@@ -25,6 +25,12 @@ def test_one_class_alone_has_no_area():
     assert math.isnan(area([0.1, 0.2], [False, False]))
 
 
+def test_a_score_that_is_no_number_leaves_no_area():
+    assert math.isnan(area([0.1, math.nan], [False, True]))
+    assert math.isnan(area([math.nan, 0.2, 0.3], [False, True, False]))
+    assert area([-math.inf, math.inf], [False, True]) == 1.0
+
+
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=2, max_size=12))
 def test_auroc_equals_comparing_every_pair(rows):
     positive = [score for score, outcome in rows if outcome]

@@ -131,7 +131,7 @@ def test_it_names_the_whole_configuration_and_every_input(checkpoint):
 
     inputs = ("algorithm", "policy", "policy.files", "problems", "solve_rates", "reference.files")
     assert set(identity) == {
-        *leaves(CONFIG.model_dump(mode="json"), "config"),
+        *leaves(CONFIG.keyed(), "config"),
         "seed",
         *(f"inputs.{name}" for name in inputs),
     }

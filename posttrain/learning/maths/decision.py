@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from posttrain.learning.maths.intervals import Interval
+from posttrain.learning.maths.intervals import Interval, student_quantile
 
 Outcome = Literal["confirmed", "refuted", "undecided", "void"]
 _MOST_SEEDS = 10_000
@@ -40,22 +40,6 @@ def paired_interval(differences_S: Tensor, *, confidence: float = 0.95) -> Inter
         return Interval(mean, -infinite, infinite)
     reach = student_quantile(len(values_S) - 1, confidence) * values_S.std() / len(values_S) ** 0.5
     return Interval(mean, mean - reach, mean + reach)
-
-
-def student_quantile(degrees: int, confidence: float) -> float:
-    """Return the t for which ``P(-t < T < t) = confidence``, T of Student's distribution.
-
-    Args:
-        degrees: Degrees of freedom, at least 1.
-        confidence: Between 0 and 1.
-
-    Returns:
-        The quantile.
-
-    """
-    from scipy.stats import t
-
-    return float(t.ppf((1 + confidence) / 2, degrees))
 
 
 def decided(

@@ -25,6 +25,22 @@ def _normal_quantile(confidence: float) -> float:
     return float(torch.special.ndtri(torch.tensor((1 + confidence) / 2, dtype=torch.float64)))
 
 
+def student_quantile(degrees: int, confidence: float) -> float:
+    """Return the t for which ``P(-t < T < t) = confidence``, T of Student's distribution.
+
+    Args:
+        degrees: Degrees of freedom, at least 1.
+        confidence: Between 0 and 1.
+
+    Returns:
+        The quantile.
+
+    """
+    from scipy.stats import t
+
+    return float(t.ppf((1 + confidence) / 2, degrees))
+
+
 def wilson_interval(
     num_successes_N: Tensor, num_trials_N: Tensor, *, confidence: float = 0.95
 ) -> Interval:
@@ -58,17 +74,20 @@ def wilson_interval(
     )
 
 
-def clustered_mean_interval(values_N: Tensor, cluster_N: Tensor) -> Interval:
+def clustered_mean_interval(values_N: Tensor, cluster_N: Tensor, *, few: bool = False) -> Interval:
     """Compute the mean of all values, with a 95% interval that knows that a cluster goes together.
 
-    ``variance = C/(C-1) sum over clusters (sum over the cluster of (x - mean))^2 / N^2``, normal
-    quantile. Clusters are the problems when each has several samples, or the passages that several
-    questions share; give every value its own cluster for independent ones. Source: Miller, "Adding
-    Error Bars to Evals", arXiv 2411.00640; the factor C/(C-1) is the usual small-sample correction.
+    ``variance = C/(C-1) sum over clusters (sum over the cluster of (x - mean))^2 / N^2``. Clusters
+    are the problems when each has several samples, or the passages that several questions share;
+    give every value its own cluster for independent ones. Source: Miller, "Adding Error Bars to
+    Evals", arXiv 2411.00640; the factor C/(C-1) is the usual small-sample correction.
 
     Args:
         values_N: The values, at least one.
         cluster_N: Integer id of the cluster of each value.
+        few: True takes Student's quantile of C - 1 degrees of freedom in the place of the normal
+            one, which holds too rarely where there are fewer than some 30 clusters: of 3, in 83 to
+            86% in place of 95%.
 
     Returns:
         Estimate and ends, scalars. A single cluster says nothing of its spread: its interval is
@@ -88,7 +107,8 @@ def clustered_mean_interval(values_N: Tensor, cluster_N: Tensor) -> Interval:
         return Interval(mean, -infinite, infinite)
     residual_C = segment_sum(values_N - mean, index_N, num_clusters)
     variance = residual_C.square().sum() / len(values_N) ** 2 * num_clusters / (num_clusters - 1)
-    reach = _normal_quantile(0.95) * variance.sqrt()
+    quantile = student_quantile(num_clusters - 1, 0.95) if few else _normal_quantile(0.95)
+    reach = quantile * variance.sqrt()
     return Interval(mean, mean - reach, mean + reach)
 
 

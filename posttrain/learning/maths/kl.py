@@ -29,7 +29,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from posttrain.learning.maths.ratios import bounded_ratio
+from posttrain.learning.maths.ratios import REACH, bounded_ratio
 from posttrain.learning.maths.reduce import Aggregation, Metrics, aggregate, detached, masked_mean
 
 KLEstimator = Literal[
@@ -42,6 +42,9 @@ def _jensen_shannon(d_BT: Tensor) -> Tensor:
     log_middle_BT = torch.log1p(torch.expm1(-d_BT) / 2)
     return (torch.exp(-d_BT) * (-d_BT - log_middle_BT) - log_middle_BT) / 2
 
+
+_POLYNOMIALS: frozenset[KLEstimator] = frozenset({"k1", "k2"})
+"""Estimators without an exponential, which need no bound."""
 
 KL_ESTIMATORS: dict[KLEstimator, Callable[[Tensor], Tensor]] = {
     "k1": lambda d_BT: d_BT,
@@ -91,11 +94,37 @@ def kl_estimate(
             sets no bound.
 
     Returns:
-        One estimate per token, ``[B, T]``. Equal policies give exactly 0.
+        One estimate per token, ``[B, T]``. Equal policies give exactly 0. Where an exponential
+        enters, d is held within +-20, as verl holds it for k3: beyond, there is no gradient, and
+        no value or gradient overflows.
 
     """
-    values_BT = KL_ESTIMATORS[estimator](logprobs_BT - reference_logprobs_BT)
+    d_BT = logprobs_BT - reference_logprobs_BT
+    if estimator not in _POLYNOMIALS:
+        d_BT = d_BT.clamp(-REACH, REACH)
+    values_BT = KL_ESTIMATORS[estimator](d_BT)
     return values_BT if ceiling is None else values_BT.clamp(max=ceiling)
+
+
+def held_near(logprobs_BT: Tensor, *, old_BT: Tensor, reference_BT: Tensor) -> Tensor:
+    """Hold a policy within 20 nats of the policy that sampled and of the reference, at each token.
+
+    A ratio times a divergence is a small number times a large one where the policy has left a
+    token: ``ratio x k3`` tends to ``reference / old`` there, and its gradient to 0. Were the ratio
+    held alone, the product would grow without bound; so both are taken of the policy at the border.
+
+    Args:
+        logprobs_BT: Log-probabilities of the drawn tokens under the policy, in nats.
+        old_BT: Those under the policy that sampled.
+        reference_BT: Those under the reference.
+
+    Returns:
+        Log-probabilities ``[B, T]``; beyond the border without gradient.
+
+    """
+    low_BT = torch.maximum(old_BT, reference_BT) - REACH
+    high_BT = torch.minimum(old_BT, reference_BT) + REACH
+    return logprobs_BT.clamp(low_BT, high_BT)
 
 
 def kl_loss(
@@ -117,7 +146,8 @@ def kl_loss(
         denominator: Of the whole batch, from ``reduce.loss_denominator`` summed over its parts.
         log_ratio_BT: Policy over the policy that sampled, *with* its gradient (zeros in value when
             on-policy). It multiplies each token by its ratio, which makes k1 and k3 exact: see the
-            table at the top of this module. None leaves it out.
+            table at the top of this module. Both are then of a policy that `held_near` holds. None
+            leaves it out.
 
     Returns:
         A scalar to add to the policy loss; and the metric ``kl``, the mean over the valid tokens in

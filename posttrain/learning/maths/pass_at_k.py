@@ -38,13 +38,14 @@ def majority_vote(answer_B: Tensor, correct_B: Tensor, group_B: Tensor) -> Tenso
 
     Args:
         answer_B: Integer ids of the answers: equal ids, equal answers.
-        correct_B: True where that answer is correct; the same for all samples with one answer.
+        correct_B: True where that answer is correct. Verdicts on one answer may differ, where a
+            judge or a check of the form gives them: it is then right by the share that says so.
         group_B: Integer ids of the problems.
 
     Returns:
-        1 or 0 for each problem ``[P]``, float64, by ascending id. Where several answers are equally
-        common, the share of them that is correct, the mean over a random choice; so the result
-        depends on no order.
+        1 or 0 for each problem ``[P]``, float64, by ascending id, if each answer has one verdict.
+        Where several answers are equally common, the mean over a random choice of them; so the
+        result depends on no order.
 
     """
     problem_B, num_problems = dense_ids(group_B)
@@ -53,8 +54,8 @@ def majority_vote(answer_B: Tensor, correct_B: Tensor, group_B: Tensor) -> Tenso
     )
     problem_A = pairs_A2[:, 0]
     votes_A = segment_size(pair_B, len(pairs_A2))
-    correct_A = torch.zeros(len(pairs_A2), dtype=torch.float64, device=problem_A.device)
-    correct_A[pair_B] = correct_B.double()
+    right_A = torch.zeros(len(pairs_A2), dtype=torch.float64, device=problem_A.device)
+    correct_A = right_A.index_add(0, pair_B, correct_B.double()) / votes_A
 
     most_P = votes_A.new_zeros(num_problems).scatter_reduce(0, problem_A, votes_A, reduce="amax")
     winner_A = (votes_A == most_P[problem_A]).double()

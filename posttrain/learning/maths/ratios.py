@@ -12,6 +12,9 @@ from torch import Tensor
 
 from posttrain.learning.maths.reduce import Metrics, detached, masked_mean, masked_sum
 
+REACH = 20.0
+"""How far apart log-probabilities may lie before an exponential of their difference, in nats."""
+
 RatioLevel = Literal["token", "sequence_mean", "sequence_token", "sequence_sum"]
 
 
@@ -90,7 +93,7 @@ def bounded_ratio(log_ratio_BT: Tensor) -> Tensor:
         Ratios of the same shape.
 
     """
-    return log_ratio_BT.clamp(-20.0, 20.0).exp()
+    return log_ratio_BT.clamp(-REACH, REACH).exp()
 
 
 def ratio_metrics(log_ratio_BT: Tensor, mask_BT: Tensor) -> Metrics:

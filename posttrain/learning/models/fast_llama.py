@@ -137,6 +137,7 @@ def is_plain_llama(model: Any) -> bool:
         and base.dtype == torch.float32
         and all(type(module).__name__ in _KNOWN for module in model.modules())
         and config.hidden_act == "silu"
+        and getattr(config, "is_causal", True)
         and _biases(base.layers[0]) in ([], ["q_proj", "k_proj", "v_proj"])
         # Not to_dict, which copies the whole config.
         and "sliding_attention" not in (vars(config).get("layer_types") or ())

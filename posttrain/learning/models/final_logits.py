@@ -5,7 +5,6 @@ it, Granite divides it. transformers does so inside the whole model's forward, w
 for one that never holds all logits.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -41,7 +40,7 @@ class FinalLogits(NamedTuple):
 
 def final_logits(config: "PretrainedConfig") -> FinalLogits:
     """What a configuration says; most say nothing, and then nothing is computed."""
-    stated = vars(config.get_text_config())
+    stated = config.get_text_config()
     scale = 1.0
     for name in _FACTORS:
         scale *= _number(stated, name) or 1.0
@@ -50,6 +49,10 @@ def final_logits(config: "PretrainedConfig") -> FinalLogits:
     return FinalLogits(scale, next(filter(None, (_number(stated, name) for name in _CAPS)), None))
 
 
-def _number(stated: Mapping[str, object], name: str) -> float | None:
-    value = stated.get(name)
+def _number(stated: "PretrainedConfig", name: str) -> float | None:
+    """Read a field that the architecture has, or a property that it derives (MiniCPM3).
+
+    A field of a config file that its class does not declare is kept there, and computes nothing.
+    """
+    value = getattr(stated, name) if hasattr(type(stated), name) else None
     return float(value) if isinstance(value, int | float) else None

@@ -16,6 +16,7 @@ from torch import Tensor
 from posttrain.data.batching import length_buckets
 from posttrain.data.contexts import AnyPrompt
 from posttrain.data.rows import TokenBatch, TokenTable, encode_rows, position_ids
+from posttrain.data.templates import end_of_turn
 from posttrain.learning.models.held_weights import hold_as_stored
 from posttrain.learning.models.load import load_tokenizer, load_weights, save_policy
 from posttrain.learning.models.logprobs import batch_logprobs, hidden_states, states_at
@@ -77,8 +78,9 @@ class RewardModel:
 def head_rewards(model: "PreTrainedModel", batch: TokenBatch) -> Tensor:
     """Take the head's value at each row's last token.
 
-    transformers pools at the last id that differs from the pad id; so do we, also where a
-    tokenizer uses one id for padding and for the end.
+    transformers pools at the last id that differs from the model's pad id; so do we, also where a
+    tokenizer uses one id for padding and for the end, as that of a model from elsewhere may. What
+    fills the batch up beyond a row is never looked at, whatever id that is.
 
     Args:
         model: A sequence classifier with one label.
@@ -92,7 +94,9 @@ def head_rewards(model: "PreTrainedModel", batch: TokenBatch) -> Tensor:
         packed_BTD = hidden_states(model, batch.input_ids_BT, position_ids_BT=position_ids(batch))
         return _head_values(model, packed_BTD[0, batch.packing.last_B])
     positions_T = torch.arange(batch.input_ids_BT.shape[1], device=batch.input_ids_BT.device)
-    last_B = ((batch.input_ids_BT != model.config.pad_token_id) * positions_T).argmax(-1)
+    ends_B1 = (batch.wanted_BT * positions_T).amax(-1, keepdim=True)
+    read_BT = (positions_T <= ends_B1) & (batch.input_ids_BT != model.config.pad_token_id)
+    last_B = (read_BT * positions_T).argmax(-1)
     hidden_BD = states_at(
         model,
         batch.input_ids_BT,
@@ -168,6 +172,7 @@ def start_reward_model(
         return RewardModel(causal, tokenizer, parameterization, scale)
     config = causal.config
     config.num_labels = 1
+    _pad_apart(tokenizer)
     config.pad_token_id = tokenizer.pad_token_id
     # The classifier has no output embedding to tie to, and warns about the flag.
     config.tie_word_embeddings = False
@@ -181,6 +186,21 @@ def start_reward_model(
         model = model.to(dtype=torch.float32)
     model = model.to(device=device).eval()
     return RewardModel(model, tokenizer, parameterization, scale)
+
+
+def _pad_apart(tokenizer: "PreTrainedTokenizerBase") -> None:
+    """Pad with another token than the one that closes a row.
+
+    Else a classifier of transformers would pool one token before the end in a padded row, and our
+    packed rows at the end.
+    """
+    end = end_of_turn(tokenizer)
+    if tokenizer.pad_token_id != end:
+        return
+    special = [tokenizer.unk_token_id, tokenizer.bos_token_id, *tokenizer.all_special_ids]
+    # Any token would do: a row ends with its end token, and what is within it is not looked at.
+    others = (each for each in (*special, 0, 1) if each not in (None, end, tokenizer.eos_token_id))
+    tokenizer.pad_token = tokenizer.convert_ids_to_tokens(next(others))
 
 
 def load_reward_model(

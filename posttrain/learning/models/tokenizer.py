@@ -69,7 +69,8 @@ def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> "PreTrainedToke
 def tokenizer_digest(tokenizer: "PreTrainedTokenizerBase") -> str:
     """Hash everything that decides how text becomes ids.
 
-    The chat template is no part of it: it decides which text a prompt becomes.
+    The chat template is no part of it: it decides which text a prompt becomes. Nor is the token
+    that fills rows up: a reward model may pad with another one than the policy does.
 
     Args:
         tokenizer: A fast tokenizer.
@@ -81,7 +82,7 @@ def tokenizer_digest(tokenizer: "PreTrainedTokenizerBase") -> str:
     rules = json.loads(tokenizer.backend_tokenizer.to_str())
     # Set by the last call that padded or truncated; no part of the tokenizer's identity.
     rules["padding"] = rules["truncation"] = None
-    special = [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id]
+    special = [tokenizer.bos_token_id, tokenizer.eos_token_id]
     identity = [rules, special]
     return sha256_of(sorted_json(identity))
 

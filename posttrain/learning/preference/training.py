@@ -73,7 +73,7 @@ def learn(
     """
     algorithm = config.algorithm
     if algorithm.needs_mismatched:
-        pairs = _mismatched(pairs)
+        pairs = mismatched(pairs)
     extra = next((name for name in ("mismatched", "sampled") if name in pairs.columns), None)
     rows = encode_opposed(
         policy,
@@ -105,10 +105,12 @@ def learn(
         config=config,
         seed=context.seed,
         digests={"reference": sha256_of(values_SN.numpy().tobytes())},
-        gather=with_reference_point(algorithm) if algorithm.needs_mismatched else None,
         loss_at=lambda changed: batch_loss(changed.algorithm),
     )
     objective = replace(objective, routed=lambda batch: routed_rows(batch.tokens))
+    if algorithm.needs_mismatched:
+        gather = with_reference_point(algorithm)
+        objective = replace(objective, gather=gather, gather_heldout=gather)
     with ExitStack() as stack:
         if algorithm.draws_own:
             drawing = own_sampling(
@@ -155,8 +157,20 @@ def _refuse_soft_labels(facts: PairFacts, config: PreferenceConfig) -> None:
         )
 
 
-def _mismatched(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Each prompt with a completion of the pair half a table away: another problem's, as a rule."""
-    chosen = pairs["chosen"].to_list()
-    half = max(1, len(chosen) // 2)
-    return pairs.with_columns(pl.Series("mismatched", chosen[half:] + chosen[:half]))
+def mismatched(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Give each prompt a completion of the pair half a table away: another problem's, as a rule.
+
+    Chosen and rejected ones in turn: KTO's reference point is over completions of both kinds (arXiv
+    2402.01306; TRL shifts all of a batch by one).
+
+    Args:
+        pairs: PAIRS.
+
+    Returns:
+        The same with a column ``mismatched``.
+
+    """
+    half = max(1, len(pairs) // 2)
+    away = pl.concat([pairs[half:], pairs[:half]])
+    in_turn = pl.when(pl.int_range(pl.len()) % 2 == 0).then("chosen").otherwise("rejected")
+    return pairs.with_columns(away.select(mismatched=in_turn))

@@ -38,6 +38,8 @@ from posttrain.learning.rl.updates_config import (
     refuse_in_backward,
 )
 from posttrain.learning.rollouts.sampling import MaxTokens
+from posttrain.learning.training.alarms.base import refuse_blind
+from posttrain.learning.training.alarms.registry import AlarmsConfig, usual_alarms
 from posttrain.learning.training.config import LearnerConfig, refuse_idle_rounding
 from posttrain.learning.training.metrics import ROUTED
 from posttrain.stage.config import UNKEYED
@@ -50,7 +52,7 @@ class RlConfig(Schedulable):
 
     IDENTITY_OF: ClassVar[str] = "rl"
     # A method is the same whatever it runs on, and at any budget of steps.
-    MECHANICS = frozenset({"steps", "max_logprob_gap", "checkpoint_every", "ahead"})
+    MECHANICS = frozenset({"steps", "max_logprob_gap", "alarms", "checkpoint_every", "ahead"})
     FIXED: ClassVar[frozenset[str]] = frozenset({"steps", "staleness", "checkpoint_every", "ahead"})
     algorithm: AlgorithmConfig = Algorithm()
     """A preset's name, or a preset with some switches set otherwise."""
@@ -89,6 +91,9 @@ class RlConfig(Schedulable):
     """Largest mean gap, in nats, between the engine's log-probabilities and the trainer's."""
     stop: StopConfig | None = None
     """A rule for stopping before the last step; none trains all of them."""
+    # What is learned is the same: an alarm ends a run that has no result yet, or says something.
+    alarms: Annotated[AlarmsConfig, UNKEYED] = Field(default_factory=usual_alarms)
+    """What is watched from step to step, and warns or stops; names all alarms that there are."""
     checkpoint_every: Annotated[int, UNKEYED] = Field(10, ge=0)
     """Optimizer updates between resumable checkpoints; 0 writes none."""
 
@@ -247,6 +252,7 @@ class RlConfig(Schedulable):
             followed["stop.metric"] = self.stop.metric
         if self.reference.follows is not None:
             followed["reference.metric"] = self.reference.follows
+        refuse_blind(self.alarms, (n.removeprefix("rl/") for n in self.metrics()), where="alarms")
         lacking = unmeasured(self.algorithm, oldest=self.oldest, carried=self.producer.carried)
         for path, metric in followed.items():
             refuse_unmeasured(

@@ -89,7 +89,7 @@ def training_samples(
         kept["values"] = columns["values"]
     stale = any(rollout.policy_version != step for rollout in rollouts)
     if stale or config.updates_per_step > 1:
-        # Else the policy before the first update is the engine, or the present one.
+        # Else the policy before the first update is the present one.
         kept |= before_updates(passes, bare, needs)
     kept |= _before_updates(algorithm, batch, earned.advantages_BT, of=columns_of)
     if "group_statistics" in needs:

@@ -13,7 +13,7 @@ from posttrain.learning.rl.credit import training_samples
 from posttrain.learning.rl.familiar import only
 from posttrain.learning.rl.generation import Generation
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.passes import ModelPasses
+from posttrain.learning.rl.passes import ModelPasses, asks_old, with_old_logprobs
 from posttrain.learning.rl.rollout import Group, Rollout, learned_from, marked
 from posttrain.learning.rl.rollouter import Draft, Rollouter
 from posttrain.stage.errors import UserError
@@ -232,6 +232,9 @@ class Buffer:
 
         """
         assert self.generation is not None
+        if self.num_done == 0 and asks_old(learner.passes.config, stale=self.is_stale):
+            first = self._places(seed=seed)[: min(self._minibatches, len(self.samples))]
+            self.samples = with_old_logprobs(learner.passes, self.samples, first)
         plan, step = self.plan(seed=seed), self.generation.step
         while self.num_done < len(plan):
             index = self.num_done
@@ -249,16 +252,10 @@ class Buffer:
             seed: Seed of the run; the order depends on it, the step and the epoch alone.
 
         """
-        assert self.generation is not None
-        step, plan = self.generation.step, []
-        num_parts = min(self._minibatches, len(self.samples))
-        for epoch in range(self._epochs):
-            order = list(self.samples)
-            if epoch or num_parts > 1:
-                shuffler(seed, "minibatches", step, epoch).shuffle(order)
-            for index in range(num_parts):
-                plan.append([sample for group in order[index::num_parts] for sample in group])
-        return plan
+        return [
+            [sample for place in places for sample in self.samples[place]]
+            for places in self._places(seed=seed)
+        ]
 
     def note(self, metrics: Mapping[str, float]) -> None:
         """Count one update as done, with what it measured."""
@@ -272,6 +269,18 @@ class Buffer:
         assert generation is not None
         self.samples, self.num_done = [], 0
         return generation
+
+    def _places(self, *, seed: int) -> list[list[int]]:
+        """The groups of every update."""
+        assert self.generation is not None
+        step, found = self.generation.step, []
+        num_parts = min(self._minibatches, len(self.samples))
+        for epoch in range(self._epochs):
+            order = list(range(len(self.samples)))
+            if epoch or num_parts > 1:
+                shuffler(seed, "minibatches", step, epoch).shuffle(order)
+            found += [order[index::num_parts] for index in range(num_parts)]
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         """Return the open generation, its samples and the number of updates; nothing if closed."""

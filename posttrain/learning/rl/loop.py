@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.rl.config import RlConfig
@@ -20,6 +21,7 @@ from posttrain.learning.rl.metrics import (
 from posttrain.learning.rl.rollout_batch import informative_groups
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.store import RolloutStore
+from posttrain.learning.training.alarms.watch import Watch
 from posttrain.learning.training.generators import seed_torch
 from posttrain.learning.training.progress import Progress
 from posttrain.stage.context import StageContext
@@ -27,6 +29,9 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.part_checks import check_declared
 from posttrain.stage.seeds import purpose_seed
 from posttrain.stage.slots import name_of
+
+KEPT = "rollouts and a checkpoint"
+"""What lies in the scratch folder of a run that an alarm stopped."""
 
 
 def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) -> None:
@@ -50,6 +55,8 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
     )
     saving.check(state)
     first = saving.restore(context)
+    watch = Watch(saving.config.alarms, state.curve, "rl", saving.config.steps, context, KEPT)
+    watch.heed(first)
     weights = learner.fingerprint()
     for step in range(first, saving.config.steps):
         config = state.schedules.at(step)
@@ -98,6 +105,7 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
         context.log(step + 1, {f"{SECONDS}{name}": value for name, value in clock.items()})
         context.progress(step + 1, config.steps)
         saving.save_if_due(state, step + 1, 0)
+        watch.heed(step + 1, save=partial(saving.save, state))
     queue.settle(state.rollouter, learner)
 
 
@@ -175,13 +183,23 @@ class _Saving:
 
     def save_if_due(self, state: RlState, step: int, update: int) -> None:
         """Write a checkpoint where `checkpoint_every` updates have gone by."""
-        every, now = self.config.checkpoint_every, step * self.config.updates_per_step + update
+        every, now = self.config.checkpoint_every, self._updates(step, update)
         if every and now // every > self.last // every:
-            # First, as it is rewarded then, and a reward may remember.
-            state.queue.settle(state.rollouter, state.learner)
-            self.store.flush(step)
-            self.progress.save(now)
-            self.last = now
+            self.save(state, step, update)
+
+    def save(self, state: RlState, step: int, update: int = 0) -> None:
+        """Write a checkpoint, unless this very state has one."""
+        now = self._updates(step, update)
+        if now == self.last:
+            return
+        # First, as it is rewarded then, and a reward may remember.
+        state.queue.settle(state.rollouter, state.learner)
+        self.store.flush(step)
+        self.progress.save(now)
+        self.last = now
+
+    def _updates(self, step: int, update: int) -> int:
+        return step * self.config.updates_per_step + update
 
 
 def measure_curriculum(state: RlState, config: RlConfig) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Forward passes over rollouts: of the policy, its reference and its critic."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -233,7 +233,7 @@ def learned_statistics(
         from posttrain.learning.rl.reference_divergence import beside_reference
 
         assert passes.reference is not None
-        return beside_reference(passes.trainable, passes.reference.model, passes.config, batch)
+        return beside_reference(passes.trainable, passes.reference, passes.config, batch)
     found = passes.policy(
         passes.trainable.model,
         batch.input_ids_BT,
@@ -244,10 +244,53 @@ def learned_statistics(
     return found, None
 
 
+def asks_old(config: RlConfig, *, stale: bool) -> bool:
+    """Tell whether log-probabilities of the policy before the first update are to be remembered.
+
+    Args:
+        config: Of the step.
+        stale: True where an older policy drew some of the rollouts.
+
+    Returns:
+        False too where it is the present policy in the only update.
+
+    """
+    moves = stale or config.updates_per_step > 1
+    return moves and "old_logprobs" in config.algorithm.needs
+
+
+def with_old_logprobs(
+    passes: ModelPasses, groups: Sequence[Sequence[TrainSample]], updates: Sequence[Sequence[int]]
+) -> list[list[TrainSample]]:
+    """Remember the policy before the first update, in the batches of the first pass.
+
+    An inexact precision rounds otherwise in batches of another shape, so that a ratio would not be
+    1 where the policy has not moved, and GSPO's narrow range would clip it.
+
+    Args:
+        passes: The policy as it is.
+        groups: Samples of each group.
+        updates: The groups of each update, every group once.
+
+    Returns:
+        The groups with `old_logprobs`.
+
+    """
+    found = [list(group) for group in groups]
+    for places in updates:
+        part = [sample for place in places for sample in groups[place]]
+        rows = iter(passes.rows(part, passes.present_logprobs))
+        for place in places:
+            found[place] = [replace(each, old_logprobs=next(rows)) for each in groups[place]]
+    return found
+
+
 def before_updates(
     passes: ModelPasses, samples: Sequence[TrainSample], needs: Collection[str]
 ) -> dict[str, list[tuple[float, ...]]]:
     """Compute what is to be remembered of the policy before the first update.
+
+    Log-probabilities of the drawn tokens are not among it: see `Buffer.updates`.
 
     Args:
         passes: The models.
@@ -259,7 +302,6 @@ def before_updates(
 
     """
     asked: dict[str, tuple[str, Pass]] = {
-        "old_logprobs": ("old_logprobs", passes.present_logprobs),
         "vocabulary_ratio": ("vocabulary_logprobs", passes.vocabulary_logprobs),
     }
     return {

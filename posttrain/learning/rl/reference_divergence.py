@@ -19,12 +19,14 @@ from posttrain.stage.errors import UserError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from posttrain.learning.rl.reference_policy import ReferencePolicy
+
 OfDistributions = Callable[[Tensor, Tensor], Tensor]
 """``of(policy_NV, reference_NV)``: a number for each token, of log-probabilities of all tokens."""
 
 
 def beside_reference(
-    trainable: Trainable, reference: "PreTrainedModel", config: RlConfig, batch: TrainBatch
+    trainable: Trainable, reference: "ReferencePolicy", config: RlConfig, batch: TrainBatch
 ) -> tuple[TokenStatistics, Tensor]:
     """Compute what `ModelPasses.policy` does, and what regularizers make of both distributions.
 
@@ -53,10 +55,11 @@ def beside_reference(
     ]
     with trainable.computing():
         states_ND = states_before(trainable.model, batch.input_ids_BT, wanted_BT=mask_BT)
-        with torch.no_grad():
-            beside_ND = states_before(reference, batch.input_ids_BT, wanted_BT=mask_BT)
+        with torch.no_grad(), reference.reading() as model:
+            beside_ND = states_before(model, batch.input_ids_BT, wanted_BT=mask_BT)
     comparison = _Comparison(
-        reference,
+        # Of it the head alone is read, which has no adapter.
+        model,
         config.temperature,
         asking,
         with_entropy="entropy" in algorithm.needs,

@@ -10,11 +10,12 @@ from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.rl.exchanges.base import ExchangeRound, exchanged
 from posttrain.learning.rl.generation import Generation
-from posttrain.learning.rl.loop import check_moved, gate, measure, measure_curriculum
+from posttrain.learning.rl.loop import KEPT, check_moved, gate, measure, measure_curriculum
 from posttrain.learning.rl.member import Member
 from posttrain.learning.rl.rollout import Group
 from posttrain.learning.rl.several_config import SeveralConfig
 from posttrain.learning.rl.store import merge_stores
+from posttrain.learning.training.alarms.watch import Watch
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.generators import seed_torch
 from posttrain.learning.training.progress import Progress, Stateful
@@ -89,7 +90,20 @@ def train_together(
     else:
         for member in members:
             member.state.store.load_state_dict({})
-    steps = state.schedules.at(0).steps
+    config = state.schedules.at(0)
+    steps, saved = config.steps, first
+    watch = Watch(config.alarms, state.curve, "rl", steps, context, KEPT)
+
+    def save(step: int) -> None:
+        nonlocal saved
+        if step == saved:
+            return
+        for member in members:
+            member.state.store.flush(step)
+        progress.save(step)
+        saved = step
+
+    watch.heed(first)
     for step in range(first, steps):
         config = state.schedules.at(step)
         made, measured = _exchange(state, config, step=step, seed=context.seed)
@@ -100,9 +114,8 @@ def train_together(
         state.curve.log(step + 1, measured | of_all(members, named))
         context.progress(step + 1, steps)
         if config.checkpoint_every and (step + 1) % config.steps_between_checkpoints == 0:
-            for member in members:
-                member.state.store.flush(step + 1)
-            progress.save(step + 1)
+            save(step + 1)
+        watch.heed(step + 1, save=save)
 
 
 def _exchange(

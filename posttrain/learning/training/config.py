@@ -8,6 +8,8 @@ from pydantic import Field, model_validator
 from posttrain.data.swing import SwingConfig
 from posttrain.learning.models.attention import Attention
 from posttrain.learning.models.optimization import OptimizationConfig
+from posttrain.learning.training.alarms.base import refuse_blind
+from posttrain.learning.training.alarms.registry import AlarmsConfig
 from posttrain.learning.training.metrics import HELDOUT, ROUTED, STEP, check_metric
 from posttrain.learning.training.stopping import StoppingConfig
 from posttrain.stage.config import UNKEYED, StageConfig
@@ -169,7 +171,7 @@ class PaceConfig(Schedulable):
 class TrainingConfig(StageConfig):
     """How long, how fast and in what portions to train."""
 
-    MECHANICS = frozenset({"micro_batch_tokens", "checkpoint_every"})
+    MECHANICS = frozenset({"micro_batch_tokens", "checkpoint_every", "alarms"})
     STAGE: ClassVar[str] = ""
     """Name before those of the metrics, `sft` of `sft/loss`; without one, none are declared."""
 
@@ -195,6 +197,9 @@ class TrainingConfig(StageConfig):
     refuses."""
     checkpoint_every: Annotated[int, UNKEYED] = Field(100, ge=0)
     """Steps between resumable checkpoints; 0 writes none."""
+    # What is learned is the same: an alarm ends a run that has no result yet, or says something.
+    alarms: Annotated[AlarmsConfig, UNKEYED] = {}
+    """What is watched from step to step, and warns or stops, such as `loss_rise`."""
     learner: LearnerConfig = LearnerConfig()
     """Precision, packing, adapters, averaging and early stop."""
 
@@ -223,7 +228,8 @@ class TrainingConfig(StageConfig):
         return self
 
     def refuse_unmeasured(self) -> None:
-        """Refuse, by ValueError, schedules that follow what no step of this config measures."""
+        """Refuse, by ValueError, what follows or watches what no step of this config measures."""
+        refuse_blind(self.alarms, self.metrics(), where="alarms")
         followed = {path: number.metric for path, number in schedules_in(self) if number.metric}
         for path, metric in followed.items() if self.STAGE else ():
             unmeasured = metric in {f"{self.STAGE}/{name}" for name in HELDOUT}

@@ -1,6 +1,6 @@
 """Learning curves: what a stage measured at each step, as a table and as a stream."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -19,6 +19,7 @@ class Curve:
     def __init__(self, context: StageContext) -> None:
         self._context = context
         self._rows: list[tuple[int, str, float]] = []
+        self._values: dict[str, list[float]] = {}
         self._before = 0
 
     def begin_after(self, step: int) -> None:
@@ -34,7 +35,7 @@ class Curve:
 
         """
         step += self._before
-        self._rows.extend((step, name, float(value)) for name, value in metrics.items())
+        self._take((step, name, float(value)) for name, value in metrics.items())
         self._context.log(step, metrics)
 
     def last(self, metric: str, *, window: int = 1) -> float:
@@ -53,7 +54,7 @@ class Curve:
 
     def values(self, metric: str) -> list[float]:
         """Return all values of a metric so far, by its full name; none if it was not measured."""
-        return [value for _, name, value in self._rows if name == metric]
+        return list(self._values.get(metric, ()))
 
     def state_dict(self) -> dict[str, Any]:
         """All rows so far, as plain values."""
@@ -68,7 +69,8 @@ class Curve:
             state: What `state_dict` gave.
 
         """
-        self._rows = [(int(step), str(name), float(value)) for step, name, value in state["rows"]]
+        self._rows, self._values = [], {}
+        self._take((int(step), str(name), float(value)) for step, name, value in state["rows"])
         for step, rows in groupby(self._rows, key=itemgetter(0)):
             self._context.log(step, {name: value for _, name, value in rows})
 
@@ -79,3 +81,8 @@ class Curve:
     def write(self, path: Path) -> None:
         """Write the CURVE table."""
         write_table(pl.DataFrame(self._rows, schema=CURVE, orient="row"), path, CURVE)
+
+    def _take(self, rows: Iterable[tuple[int, str, float]]) -> None:
+        for row in rows:
+            self._rows.append(row)
+            self._values.setdefault(row[1], []).append(row[2])

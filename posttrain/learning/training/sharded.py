@@ -21,7 +21,7 @@ from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.generators import restore_generators
 from posttrain.learning.training.prepare import MovingAverage, Trainable
 from posttrain.learning.training.progress import GENERATORS, Progress, Stateful
-from posttrain.learning.training.supervised_objective import SupervisedObjective
+from posttrain.learning.training.supervised_objective import Gather, SupervisedObjective
 from posttrain.learning.training.trainer import SupervisedTrainer, add_up, check_finite
 from posttrain.stage.context import StageContext
 
@@ -73,8 +73,14 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
         if self.objective.gather is None:
             return parts
         moved = [part.to(self.device) for part in parts]
-        gathered: list[AnyBatch] = self._sharded(self.objective.gather, moved, step)
-        return gathered
+        return self.gathered(self.objective.gather, moved, step)
+
+    def gathered(
+        self, gather: Gather[AnyBatch], parts: list[AnyBatch], step: int
+    ) -> list[AnyBatch]:
+        """Complete parts; every process asks the model in shards. See `SupervisedTrainer`."""
+        found: list[AnyBatch] = self._sharded(gather, parts, step)
+        return found
 
     def backward(
         self, parts: Sequence[AnyBatch], optimizer: Optimizer, *, where: str

@@ -35,6 +35,8 @@ class SupervisedObjective(Generic[AnyBatch]):
     the policy as it is then."""
     routed: "Callable[[AnyBatch], RoutedRows] | None" = None
     """Gives the tokens of a micro-batch, where a mixture of experts may balance its router."""
+    gather_heldout: Gather[AnyBatch] | None = None
+    """The same of all that is held out; its parts are complete where this is None."""
     loss_at: Callable[[Any], Loss[AnyBatch]] | None = None
     """Gives the `loss` by a step's config, where numbers of it are in the loss and may change."""
 

@@ -1,13 +1,13 @@
 """Who takes the steps of supervised training: this process alone, or together with others."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic
 
 import torch
 from torch import Tensor
 
-from posttrain.data.batching import AnyBatch
+from posttrain.data.batching import AnyBatch, Batches
 from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.memory import check_training_memory
@@ -15,7 +15,7 @@ from posttrain.learning.models.optim import NotFiniteError, Optimizer
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, Stateful
-from posttrain.learning.training.supervised_objective import SupervisedObjective
+from posttrain.learning.training.supervised_objective import Gather, SupervisedObjective
 from posttrain.stage.context import StageContext
 
 
@@ -90,12 +90,17 @@ class SupervisedTrainer(Generic[AnyBatch]):
         total, num_units = 0.0, 0.0
         self.trainable.model.eval()
         with torch.no_grad(), self.trainable.computing():
-            for index in range(len(self.objective.heldout.steps)):
-                for part in self.objective.heldout.micro_batches(index):
-                    value = self.heldout_value(part.to(self.device))
-                    total, num_units = total + value, num_units + part.num_units
+            for part in self._heldout_parts(self.objective.heldout):
+                value = self.heldout_value(part)
+                total, num_units = total + value, num_units + part.num_units
         self.trainable.model.train()
         return total / num_units
+
+    def gathered(
+        self, gather: Gather[AnyBatch], parts: list[AnyBatch], step: int
+    ) -> list[AnyBatch]:
+        """Complete parts by what depends on all of them, or on the policy as it is."""
+        return gather(self.trainable.model, parts, step)
 
     def heldout_value(self, part: AnyBatch) -> float:
         """The summed loss on one held-out batch."""
@@ -105,6 +110,12 @@ class SupervisedTrainer(Generic[AnyBatch]):
     def finish(self) -> None:
         """Make the model what is to be saved."""
         self.trainable.finish()
+
+    def _heldout_parts(self, heldout: Batches[AnyBatch]) -> Iterable[AnyBatch]:
+        batches = (heldout.micro_batches(index) for index in range(len(heldout.steps)))
+        parts = (part.to(self.device) for batch in batches for part in batch)
+        gather = self.objective.gather_heldout
+        return self.gathered(gather, list(parts), 0) if gather else parts
 
 
 def check_finite(loss: float, *, where: str) -> None:

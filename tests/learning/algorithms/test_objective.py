@@ -184,6 +184,7 @@ def test_entropy_at_either_place_has_the_gradient_of_the_entropy(choose):
 
 def test_gspo_and_gspo_token_have_one_gradient_where_a_rollout_has_one_advantage(choose, rollouts):
     batch, values = rollouts
+    batch = replace(batch, old_logprobs_BT=batch.sampled_logprobs_BT)
     gradients = []
     for name in ("gspo", "gspo_token"):
         leaf = values.clone().requires_grad_()

@@ -1,5 +1,6 @@
 """Sleep and wake without a GPU: an engine that only notes what it is told, and in which order."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +10,7 @@ from posttrain.learning.rollouts.engines import vllm_engine
 from posttrain.learning.rollouts.engines.base import SamplingParams
 from posttrain.learning.rollouts.engines.kinds.vllm import VllmEngine
 from posttrain.learning.rollouts.engines.vllm_choice import ROW
+from posttrain.stage.errors import UserError
 
 
 class Engine:
@@ -60,6 +62,16 @@ def opened(monkeypatch, models, tokenizer):
         return vllm_engine.VllmRolloutEngine(models["llama"], tokenizer, VllmEngine(**options))
 
     return open_one
+
+
+def test_kernels_of_a_gpu_are_refused_on_a_cpu_and_off_unless_asked_for(opened, monkeypatch):
+    with pytest.raises(UserError, match="engine.batch_invariant takes kernels for GPUs"):
+        opened(batch_invariant=True)
+    monkeypatch.setenv("VLLM_BATCH_INVARIANT", "1")
+    opened()
+    assert os.environ["VLLM_BATCH_INVARIANT"] == "0"
+    assert "batch_invariant" not in VllmEngine().keyed()
+    assert VllmEngine(batch_invariant=True).keyed()["batch_invariant"] is True
 
 
 UPDATE = ("reload_weights", True)

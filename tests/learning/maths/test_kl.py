@@ -5,7 +5,14 @@ import math
 import pytest
 import torch
 
-from posttrain.learning.maths.kl import KL_ESTIMATORS, kl_estimate, kl_in_reward, kl_loss
+from posttrain.learning.maths.kl import (
+    KL_ESTIMATORS,
+    held_near,
+    kl_estimate,
+    kl_in_reward,
+    kl_loss,
+)
+from posttrain.learning.maths.ratios import bounded_ratio
 from posttrain.learning.maths.reduce import loss_denominator
 
 # A policy over four outcomes, its reference, and the older policy that sampled.
@@ -218,3 +225,50 @@ def test_kl_in_reward_leaves_masked_tokens_and_the_graph_alone(rollouts):
     rewards = kl_in_reward(torch.ones(2, 3), kl, mask_BT=rollouts.mask, coefficient=0.1)
     assert rewards[1].tolist() == pytest.approx([0.8, 0.8, 1.0])
     assert not rewards.requires_grad
+
+
+@pytest.mark.parametrize("estimator", list(KL_ESTIMATORS))
+@pytest.mark.parametrize("ceiling", [None, 10.0])
+def test_no_value_or_gradient_overflows_in_single_precision(estimator, ceiling):
+    # exp(89) is above the greatest float32, and its square long before.
+    d = torch.tensor([-500.0, -90.0, -45.0, 45.0, 90.0, 500.0], requires_grad=True)
+    values = kl_estimate(d, torch.zeros(6), estimator=estimator, ceiling=ceiling)
+    values.sum().backward()
+    assert values.isfinite().all()
+    assert d.grad.isfinite().all()
+    if estimator != "k1":
+        assert (values > 0).all()
+
+
+def weighted(estimator, *, policy, old, reference):
+    """Ratio times estimate at one token, as the regularizer composes them, and its gradient."""
+    leaf = torch.tensor(policy, requires_grad=True)
+    ends = {"old_BT": torch.tensor(old), "reference_BT": torch.tensor(reference)}
+    held = held_near(leaf, **ends)
+    value = bounded_ratio(held - ends["old_BT"]) * kl_estimate(
+        held, ends["reference_BT"], estimator=estimator
+    )
+    value.backward()
+    return value.item(), leaf.grad.item()
+
+
+@pytest.mark.parametrize("fell", [21.0, 25.0, 40.0, 90.0, 300.0])
+def test_times_the_ratio_a_token_that_the_policy_has_left_costs_what_it_costs(fell):
+    # ratio k3 = reference / old - ratio (1 + fell): 1 - exp(-21) 22 or nearer to 1 still; its
+    # gradient, -ratio fell, is below 2e-8.
+    value, gradient = weighted("k3", policy=-1.0 - fell, old=-1.0, reference=-1.0)
+    assert value == pytest.approx(1.0, abs=1e-6)
+    assert gradient == pytest.approx(0.0, abs=2e-8)
+
+
+def test_times_the_ratio_a_reference_that_likes_the_token_more_counts_by_how_much_more():
+    # reference / old = exp(3); the policy is 18 nats below old and 21 below the reference.
+    value, gradient = weighted("k3", policy=-22.0, old=-4.0, reference=-1.0)
+    assert value == pytest.approx(math.exp(3), rel=1e-6)
+    assert gradient == 0.0
+
+
+def test_nothing_is_held_within_twenty_nats():
+    policy = torch.tensor([-1.0, -20.5, -3.0])
+    held = held_near(policy, old_BT=torch.full((3,), -1.0), reference_BT=torch.full((3,), -2.0))
+    assert torch.equal(held, policy)

@@ -55,3 +55,10 @@ def test_majority_vote():
     order = torch.tensor([4, 0, 7, 1, 3, 2, 6, 5])
     permuted = majority_vote(answers[order], correct[order], groups[order])
     assert permuted.tolist() == [0.5, 0.0, 1.0]
+
+
+def test_a_winning_answer_with_two_verdicts_is_right_by_the_share_that_says_so():
+    # One answer, said three times and found right once, whichever sample that was.
+    same, group = torch.ones(3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)
+    for verdicts in ([1, 0, 0], [0, 1, 0], [0, 0, 1]):
+        assert majority_vote(same, torch.tensor(verdicts), group).tolist() == [pytest.approx(1 / 3)]

@@ -252,6 +252,7 @@ def test_a_wrapper_that_compiles_is_not_fast():
         ("Llama", {"mlp_bias": True}),
         ("Llama", {"attention_bias": True}),
         ("Llama", {"hidden_act": "gelu"}),
+        ("Llama", {"is_causal": False}),
         ("Llama", {"rope_parameters": {"rope_type": "yarn", **ROPE}}),
         ("Llama", {"rope_parameters": {"rope_type": "dynamic", **ROPE}}),
         ("Qwen2", {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}),

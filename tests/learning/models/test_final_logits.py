@@ -21,6 +21,31 @@ CONFIGS = {
     "cohere2": (hf.Cohere2Config(**SIZES, logit_scale=0.25), FinalLogits(0.25)),
     "granite": (hf.GraniteConfig(**SIZES, logits_scaling=8.0), FinalLogits(1 / 8)),
     "llama": (hf.LlamaConfig(**SIZES), FinalLogits()),
+    # What the architecture has not, transformers keeps in the config and does not compute.
+    "llama, stray": (
+        hf.LlamaConfig(
+            **SIZES,
+            logit_scale=4.0,
+            logits_scaling=8.0,
+            final_logit_softcapping=0.5,
+            logits_soft_cap=0.5,
+            lm_head_multiplier=3.0,
+        ),
+        FinalLogits(),
+    ),
+    # Its scaling is a property: hidden size over the size that it was tuned at.
+    "minicpm3": (
+        hf.MiniCPM3Config(
+            **SIZES,
+            dim_model_base=4,
+            q_lora_rank=8,
+            kv_lora_rank=8,
+            qk_nope_head_dim=4,
+            qk_rope_head_dim=4,
+            v_head_dim=8,
+        ),
+        FinalLogits(1 / 4),
+    ),
 }
 
 

@@ -1,8 +1,13 @@
+import copy
 import json
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+)
 
 from posttrain.data.rows import TokenRow, TokenTable, encode_rows
 from posttrain.learning.models.load import save_policy
@@ -11,6 +16,7 @@ from posttrain.learning.models.reward_head import (
     save_reward_model,
     start_reward_model,
 )
+from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.stage.errors import UserError
 
 PROMPTS = ["3 + 4 =", "the sum of 12 and 30", "7"]
@@ -64,6 +70,36 @@ def test_a_head_pools_as_transformers_does_where_the_end_is_also_the_padding(hea
     with torch.inference_mode():
         expected = head.model(input_ids=ids).logits[:, 0]
         assert torch.allclose(head.rewards(batch), expected, atol=1e-6)
+
+
+def test_a_head_reads_one_token_however_rows_are_laid_out_where_the_policy_pads_with_its_end(
+    model, tokenizer, tmp_path
+):
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.pad_token = tokenizer.eos_token
+    save_policy(model, tokenizer, tmp_path / "policy")
+    head = start_reward_model(tmp_path / "policy", parameterization="head")
+    torch.nn.init.normal_(head.model.score.weight)
+    save_reward_model(head, tmp_path / "reward")
+    rows = encode_rows(tokenizer, PROMPTS, TEXTS)
+    plain = AutoModelForSequenceClassification.from_pretrained(tmp_path / "reward")
+    # By hand: the head on the states of the row's own last token, its end.
+    ends = [plain.model(torch.tensor([row.ids])).last_hidden_state[0, -1] for row in rows]
+    expected = [plain.score(end).item() for end in ends]
+
+    packed, padded = (
+        TokenTable(rows, pad=tokenizer.pad_token_id, packed=each).batch([0, 1, 2])
+        for each in (True, False)
+    )
+    loaded = load_reward_model(tmp_path / "reward")
+    kept = AutoTokenizer.from_pretrained(tmp_path / "reward")
+    both = kept.pad([{"input_ids": list(row.ids)} for row in rows], return_tensors="pt")
+    with torch.inference_mode():
+        for values in (head.rewards(packed), head.rewards(padded), plain(**both).logits[:, 0]):
+            assert values.tolist() == pytest.approx(expected, abs=1e-5)
+    assert loaded.score(PROMPTS, TEXTS) == pytest.approx(expected, abs=1e-5)
+    # The policy's tokenizer still counts as the same one: it cuts text alike.
+    check_same_tokenizer(tokenizer, loaded.tokenizer, where="here")
 
 
 def test_the_likelihood_is_the_scaled_mean_over_the_completions_tokens(policy, rows, tmp_path):

@@ -106,12 +106,18 @@ class KlRegularizer(Regularizer):
         """Estimate the policy's divergence; see `Regularizer.loss`. Metric: `kl`."""
         if self.place == "reward":
             return None
-        from posttrain.learning.maths.kl import kl_loss
+        from posttrain.learning.maths.kl import held_near, kl_loss
 
         if self.anchor == "before":
             reference_BT = needed(batch.old_logprobs_BT, "old_logprobs_BT", "kl from before")
         else:
             reference_BT = needed(batch.reference_logprobs_BT, "reference_logprobs_BT", "kl")
+        if self.ratio_weighted:
+            old_BT = (logprobs_BT - log_ratio_BT).detach()
+            held_BT = held_near(logprobs_BT, old_BT=old_BT, reference_BT=reference_BT)
+            # The ratio moves by as much; by exactly 0 where nothing is held.
+            log_ratio_BT = log_ratio_BT + (held_BT - logprobs_BT)
+            logprobs_BT = held_BT
         return kl_loss(
             self._estimate(logprobs_BT, reference_BT),
             share.mask_BT,

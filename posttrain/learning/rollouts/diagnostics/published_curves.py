@@ -143,7 +143,7 @@ def _spread(runs: Mapping[str, Points]) -> _Spread:
 
 def _student(values: list[float]) -> tuple[float, float | None, float | None]:
     """Mean, half its 95% interval, and half the prediction interval of one more value."""
-    from posttrain.learning.maths.decision import student_quantile
+    from posttrain.learning.maths.intervals import student_quantile
 
     number = len(values)
     mean = sum(values) / number

@@ -76,6 +76,13 @@ class VllmRolloutEngine:
         self.model = model
         self.tokenizer = tokenizer
         self.config = config
+        if config.batch_invariant and model.device.type == "cpu":
+            raise UserError(
+                "engine.batch_invariant takes kernels for GPUs, and this policy is on the CPU;"
+                " set it to false"
+            )
+        # vLLM asks for it once, as it starts.
+        os.environ["VLLM_BATCH_INVARIANT"] = str(int(config.batch_invariant))
         self._vllm = import_vllm(model.device)
         _check_engine(self._vllm, model, config)
         self._choice = choice_class()

@@ -20,5 +20,9 @@ class VllmSettings(StageConfig):
     """Memory for keys and values; null takes what the share leaves on a GPU, and 1 GiB on a CPU."""
     enforce_eager: bool = False
     """Do without CUDA graphs: a slower decode, a start that is minutes shorter. So on every CPU."""
+    # Left out of what is keyed while it is off, so that runs from before it stay what they are.
+    batch_invariant: bool = Field(default=False, exclude_if=lambda on: not on)
+    """Kernels whose result for a row is the same whatever else is in the batch: slower, on GPUs
+    alone (vLLM's own mode, of which it says that it is a beta)."""
     sleep: bool = False
     """Give the GPU's memory to the trainer while nothing is sampled."""
