@@ -25,7 +25,7 @@ def kill_after(num_updates: int) -> None:
     """End the process, as `kill -9` does, when so many updates were made in it."""
     step, made = Optimizer.step, []
 
-    def counted(self: Optimizer, *, learning_rate: float, max_grad_norm: float) -> float:
+    def counted(self: Optimizer, *, learning_rate: float, max_grad_norm: float | None) -> float:
         norm = step(self, learning_rate=learning_rate, max_grad_norm=max_grad_norm)
         made.append(norm)
         if len(made) == num_updates:

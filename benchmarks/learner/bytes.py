@@ -5,10 +5,10 @@
 A random Qwen2 of 50 million parameters, stored in bfloat16, makes three updates on a batch so short
 that activations count little. Every row of `CASES` is a child process of its own, one thread. What
 is reported is the kernel's high-water mark of the whole process, less what it held after the same
-updates of a model of 19 thousand parameters (imports, kernels), divided by the parameters: first
-while the model is loaded, then, the mark set back, until the third update is over (the second is
-the first to begin with moments). Memory of 64 KiB and more goes back to the system when it is
-freed, so that the mark is of what is held.
+updates of one layer of that model (imports, kernels), divided by the parameters: first while the
+model is loaded, then, the mark set back, until the third update is over (the second is the first to
+begin with moments). Memory of 64 KiB and more goes back to the system when it is freed, so that the
+mark is of what is held.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from benchmarks.learner.settings import Size, save
 from benchmarks.sampling.machine import described
 
 SIZE = Size(1024, 512, 2048, 13, 8, 2, new_tokens=8, parameters=49_962_240)
-SMALL = Size(1024, 16, 32, 1, 2, 1, new_tokens=8, parameters=18_768)
+ONE_LAYER = Size(1024, 512, 2048, 1, 8, 2, new_tokens=8, parameters=4_327_680)
 SPECIAL_WORDS = ("<pad>", "<end>", "<unk>")
 STEPS, ROWS, TOKENS = 3, 2, 6
 RETURNED = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
@@ -82,7 +82,7 @@ def main() -> None:
         print(json.dumps(measured(CASES[name], Path(folder))))
         return
     with tempfile.TemporaryDirectory() as folder:
-        for name, size in {"large": SIZE, "small": SMALL}.items():
+        for name, size in {"large": SIZE, "small": ONE_LAYER}.items():
             made = Path(folder) / name / "policy"
             save(made, size, words(), never_ends=False)
             narrowed(made)

@@ -84,6 +84,12 @@ class Frozen:
     def __init__(self, model):
         self.model, self.gradients = model, []
 
+    def begin(self, learning_rate):
+        pass
+
+    def backward(self, loss, *, last):
+        loss.backward()
+
     def step(self, *, learning_rate, max_grad_norm):
         self.gradients.append([p.grad.clone() for p in self.model.parameters()])
         self.model.zero_grad()

@@ -38,6 +38,12 @@ class Collecting:
     def __init__(self, model):
         self.model, self.gradient = model, []
 
+    def begin(self, learning_rate):
+        pass
+
+    def backward(self, loss, *, last):
+        loss.backward()
+
     def step(self, *, learning_rate, max_grad_norm):
         self.gradient = [p.grad.clone() for p in self.model.parameters()]
         self.model.zero_grad()
