@@ -137,6 +137,7 @@ def test_extras_that_are_not_there_have_their_line(installed, monkeypatch, tmp_p
         "lora": "ok",
         "ray": "ok",
         "vllm": "ok",
+        "quantized": "ok",
     }
     assert found["postgres"].says == "postgres: psycopg is 0.5, >=1 is needed"
     assert "posttrain[postgres]'" in found["postgres"].remedy
