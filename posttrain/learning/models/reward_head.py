@@ -160,6 +160,9 @@ def start_reward_model(
     Returns:
         The reward model.
 
+    Raises:
+        UserError: The weights cannot be loaded, or the architecture has no scalar head.
+
     """
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
@@ -176,7 +179,13 @@ def start_reward_model(
     config.pad_token_id = tokenizer.pad_token_id
     # The classifier has no output embedding to tie to, and warns about the flag.
     config.tie_word_embeddings = False
-    model = AutoModelForSequenceClassification.from_config(config)
+    try:
+        model = AutoModelForSequenceClassification.from_config(config)
+    except ValueError:
+        raise UserError(
+            f"reward: transformers has no model with a scalar head for the architecture"
+            f" '{config.model_type}'; set reward.parameterization to likelihood"
+        ) from None
     # Handed over where they may stay narrow, so that they are there once.
     model.base_model.load_state_dict(causal.base_model.state_dict(), assign=as_stored)
     torch.nn.init.zeros_(model.score.weight)
@@ -236,7 +245,7 @@ def load_reward_model(
             f"{model.config.num_labels}; take one that was trained to score"
         )
     tokenizer = load_tokenizer(path)
-    if model.config.pad_token_id is None:
+    if getattr(model.config, "pad_token_id", None) is None:
         model.config.pad_token_id = tokenizer.pad_token_id
     # Padding must be what the head looks past.
     tokenizer.pad_token_id = model.config.pad_token_id

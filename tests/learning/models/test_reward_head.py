@@ -16,8 +16,9 @@ from posttrain.learning.models.reward_head import (
     save_reward_model,
     start_reward_model,
 )
-from posttrain.learning.models.tokenizer import check_same_tokenizer
+from posttrain.learning.models.tokenizer import check_same_tokenizer, train_tokenizer
 from posttrain.stage.errors import UserError
+from tests.architectures import model_of
 
 PROMPTS = ["3 + 4 =", "the sum of 12 and 30", "7"]
 TEXTS = ["7", "12 + 30 = 42\n#### 42", "7"]
@@ -125,3 +126,11 @@ def test_a_classifier_without_our_file_is_a_head_of_scale_one(head, tmp_path):
     (tmp_path / "reward" / "reward.json").unlink()
     loaded = load_reward_model(tmp_path / "reward")
     assert (loaded.parameterization, loaded.scale) == ("head", 1.0)
+
+
+def test_an_architecture_without_a_scalar_head_is_refused_and_its_likelihood_is_not(tmp_path):
+    tokenizer = train_tokenizer(["2 + 3 = 5"], vocab_size=265)
+    save_policy(model_of("granite"), tokenizer, tmp_path)
+    with pytest.raises(UserError, match="'granite'; set reward.parameterization to likelihood"):
+        start_reward_model(tmp_path, parameterization="head")
+    assert start_reward_model(tmp_path, parameterization="likelihood").model is not None
