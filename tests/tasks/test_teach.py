@@ -74,7 +74,7 @@ def test_it_says_of_every_learned_token_what_the_teacher_holds_to_be_likely(inpu
         whole = logits.log_softmax(-1)
         assert torch.allclose(said.targets.logprobs_NK, whole.topk(8).values, atol=1e-4)
         assert torch.allclose(
-            whole.gather(-1, said.targets.ids_NK), said.targets.logprobs_NK, atol=1e-4
+            whole.gather(-1, said.targets.ids_NK.long()), said.targets.logprobs_NK, atol=1e-4
         )
         total += row.num_learned
         own += [float(whole[at, row.ids[row.start + at]]) for at in range(row.num_learned)]
