@@ -70,6 +70,11 @@ KINDS = {
         "algorithm": {"regularizers": {"entropy": {"place": "loss", "coefficient": 0.01}}},
         "optimization": {"optimizer": "adamw"},
     },
+    "beside_whole_distributions": {
+        "algorithm": {
+            "regularizers": {"distillation": {"coefficient": 1.0, "divergence": "jensen_shannon"}}
+        },
+    },
 }
 
 
