@@ -188,9 +188,10 @@ def soft_targets_table(
         "top_k": [said.top_k] * len(taught),
         "token_ids": [list(row.token_ids) for row in taught],
         "places": [list(row.places) for row in taught],
-        "top_ids": [row.targets.ids_NK.flatten().tolist() for row in taught],
-        "top_logprobs": [row.targets.logprobs_NK.flatten().tolist() for row in taught],
-        "rest_logprobs": [row.targets.rest_N.tolist() for row in taught],
+        # As arrays: a list of Python's numbers takes ten times the memory.
+        "top_ids": [row.targets.ids_NK.flatten().int().numpy() for row in taught],
+        "top_logprobs": [row.targets.logprobs_NK.flatten().numpy() for row in taught],
+        "rest_logprobs": [row.targets.rest_N.numpy() for row in taught],
     }
     schema = soft_targets_schema()
     frame = pl.DataFrame(columns, schema={name: schema[name] for name in columns})
@@ -222,19 +223,28 @@ def read_soft_targets(path: Path) -> dict[str, TaughtRow]:
             f"{path}: rows of several teachers, temperatures or top_k stand in one table; keep a"
             " table for each"
         )
-    found = {}
-    for row in frame.iter_rows(named=True):
-        count = len(row["places"])
-        shape = (count, row["top_k"])
-        targets = SoftTargets(
-            torch.tensor(row["top_ids"], dtype=torch.int64).view(shape),
-            torch.tensor(row["top_logprobs"], dtype=torch.float32).view(shape),
-            torch.tensor(row["rest_logprobs"], dtype=torch.float32),
-            row["temperature"],
+    counts, top_k = frame["places"].list.len().to_list(), int(said["top_k"][0])
+    temperature = float(said["temperature"][0])
+
+    def split(column: str, *shape: int) -> "Sequence[Tensor]":
+        flat = torch.from_numpy(frame[column].explode().to_numpy(writable=True))
+        return torch.split(flat.view(-1, *shape), counts)
+
+    parts = zip(
+        frame["parents"].list.first(),
+        frame["token_ids"],
+        frame["places"],
+        split("top_ids", top_k),
+        split("top_logprobs", top_k),
+        split("rest_logprobs"),
+        strict=True,
+    )
+    return {
+        parent: TaughtRow(
+            tuple(ids), tuple(places), SoftTargets(ids_NK, logprobs_NK, rest_N, temperature)
         )
-        taught = TaughtRow(tuple(row["token_ids"]), tuple(row["places"]), targets)
-        found[row["parents"][0]] = taught
-    return found
+        for parent, ids, places, ids_NK, logprobs_NK, rest_N in parts
+    }
 
 
 def rows_with_targets(

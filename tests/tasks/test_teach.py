@@ -1,5 +1,7 @@
 """A teacher is asked once, and a student learns what it said."""
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 import torch
@@ -9,6 +11,7 @@ from posttrain.data.soft_targets import read_soft_targets
 from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.models.tokenizer import train_tokenizer
+from posttrain.pipeline.recipe import load_recipe
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.sft.config import SftConfig
@@ -16,6 +19,7 @@ from tasks.sft.stage import run as sft
 from tasks.teach.config import TeachConfig
 from tasks.teach.stage import run as teach
 
+ROOT = Path(__file__).parents[2]
 STUDENT = {
     "epochs": 20.0,
     "batch_tokens": 256,
@@ -70,7 +74,7 @@ def test_it_says_of_every_learned_token_what_the_teacher_holds_to_be_likely(inpu
         whole = logits.log_softmax(-1)
         assert torch.allclose(said.targets.logprobs_NK, whole.topk(8).values, atol=1e-4)
         assert torch.allclose(
-            whole.gather(-1, said.targets.ids_NK), said.targets.logprobs_NK, atol=1e-4
+            whole.gather(-1, said.targets.ids_NK.long()), said.targets.logprobs_NK, atol=1e-4
         )
         total += row.num_learned
         own += [float(whole[at, row.ids[row.start + at]]) for at in range(row.num_learned)]
@@ -141,3 +145,37 @@ def test_another_tokenizer_and_too_many_tokens_are_refused(inputs, tmp_path):
         taught({**inputs, "teacher": tmp_path / "other"}, tmp_path)
     with pytest.raises(UserError, match="5000 tokens are asked for, and the tokenizer has"):
         taught(inputs, tmp_path, top_k=5000)
+
+
+@pytest.mark.slow  # three attempts
+def test_a_killed_student_ends_with_the_same_bytes(inputs, tmp_path, kill_runs):
+    path, _ = taught(inputs, tmp_path / "teach")
+    kill_runs(
+        tmp_path,
+        [("step", 1), ("fsync", 20)],
+        task="sft",
+        config=STUDENT | {"epochs": 8.0, "checkpoint_every": 1},
+        inputs={"policy": inputs["policy"], "traces": inputs["rows"], "targets": path},
+        outputs=["policy", "curve"],
+    )
+
+
+def test_a_loss_without_targets_and_targets_without_a_loss_are_refused_by_the_plan(tmp_path):
+    def refused(said):
+        (tmp_path / "recipe.yaml").write_text("flow: flows.post_training\nformat: 3\n" + said)
+        with pytest.raises(UserError) as caught:
+            load_recipe(tmp_path).resolve(ROOT).check()
+        return str(caught.value)
+
+    teaching = "{task: tasks.teach, inputs: {rows: curate.traces, policy: pretrain.policy%s}%s}"
+    endpoint = ", endpoint: {base_url: 'http://127.0.0.1:1/v1', model: m}"
+    assert "sft.loss: soft_targets goes by what a teacher says" in refused(
+        "sft: {loss: soft_targets}\n"
+    )
+    assert "teach: there is no teacher; connect one" in refused(f"teach: {teaching % ('', '')}\n")
+    both = teaching % (", teacher: pretrain.policy", endpoint)
+    assert "and one is asked; leave one of them out" in refused(f"teach: {both}\n")
+    wired = f"teach: {teaching % ('', endpoint)}\nsft: {{inputs: {{targets: teach.targets}}}}\n"
+    assert "the loss cross_entropy does not read it" in refused(wired)
+    warm = f"teach: {teaching % ('', endpoint + ', temperature: 2.0')}\n"
+    assert "an endpoint gives log-probabilities at temperature 1" in refused(warm)

@@ -90,6 +90,8 @@ def _on_support(
     logprobs_N = -F.cross_entropy(logits_NV, tokens_N, reduction="none")
     softened_NV = logits_NV if temperature == 1.0 else logits_NV / temperature
     whole_N = softened_NV.logsumexp(-1)
+    # A table's ids are of 32 bits.
+    ids_NK = ids_NK.long()
     support_NK = softened_NV.gather(-1, ids_NK) - whole_N[:, None]
     return logprobs_N, support_NK, _rest(softened_NV, whole_N, ids_NK)
 

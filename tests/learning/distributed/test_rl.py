@@ -76,6 +76,11 @@ KINDS = {
         },
         "optimization": {"optimizer": "adamw"},
     },
+    "beside_whole_distributions": {
+        "algorithm": {
+            "regularizers": {"distillation": {"coefficient": 1.0, "divergence": "jensen_shannon"}}
+        },
+    },
 }
 
 
