@@ -34,9 +34,12 @@ from posttrain.learning.rl.model_config import FROZEN, ReferenceConfig, ValueMod
 from posttrain.learning.rl.stop import StopConfig
 from posttrain.learning.rl.updates_config import RlOptimization, UpdatesConfig
 from posttrain.learning.rollouts.sampling import MaxTokens
-from posttrain.learning.training.alarms.base import refuse_blind
-from posttrain.learning.training.alarms.registry import AlarmsConfig, usual_alarms
-from posttrain.learning.training.config import LearnerConfig
+from posttrain.learning.training.config import (
+    AlarmsConfig,
+    LearnerConfig,
+    refuse_blind,
+    usual_alarms,
+)
 from posttrain.stage.config import UNKEYED
 from posttrain.stage.schedule import Schedulable, at, schedules_in
 from posttrain.stage.slots import name_of
