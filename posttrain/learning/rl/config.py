@@ -38,9 +38,13 @@ from posttrain.learning.rl.updates_config import (
     refuse_in_backward,
 )
 from posttrain.learning.rollouts.sampling import MaxTokens
-from posttrain.learning.training.alarms.base import refuse_blind
-from posttrain.learning.training.alarms.registry import AlarmsConfig, usual_alarms
-from posttrain.learning.training.config import LearnerConfig, refuse_idle_rounding
+from posttrain.learning.training.config import (
+    AlarmsConfig,
+    LearnerConfig,
+    refuse_blind,
+    refuse_idle_rounding,
+    usual_alarms,
+)
 from posttrain.learning.training.metrics import ROUTED
 from posttrain.stage.config import UNKEYED
 from posttrain.stage.schedule import Schedulable, at, schedules_in

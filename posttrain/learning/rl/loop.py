@@ -21,7 +21,6 @@ from posttrain.learning.rl.metrics import (
 from posttrain.learning.rl.rollout_batch import informative_groups
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.store import RolloutStore
-from posttrain.learning.training.alarms.watch import Watch
 from posttrain.learning.training.generators import seed_torch
 from posttrain.learning.training.progress import Progress
 from posttrain.stage.context import StageContext
@@ -55,8 +54,8 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
     )
     saving.check(state)
     first = saving.restore(context)
-    watch = Watch(saving.config.alarms, state.curve, "rl", saving.config.steps, context, KEPT)
-    watch.heed(first)
+    heed = partial(state.curve.heed, saving.config.alarms, stage="rl", kept=KEPT)
+    heed(first, steps=saving.config.steps)
     weights = learner.fingerprint()
     for step in range(first, saving.config.steps):
         config = state.schedules.at(step)
@@ -105,7 +104,7 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
         context.log(step + 1, {f"{SECONDS}{name}": value for name, value in clock.items()})
         context.progress(step + 1, config.steps)
         saving.save_if_due(state, step + 1, 0)
-        watch.heed(step + 1, save=partial(saving.save, state))
+        heed(step + 1, steps=config.steps, save=partial(saving.save, state))
     queue.settle(state.rollouter, learner)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,7 +16,6 @@ from posttrain.learning.rl.member import Member
 from posttrain.learning.rl.rollout import Group
 from posttrain.learning.rl.several_config import SeveralConfig
 from posttrain.learning.rl.store import merge_stores
-from posttrain.learning.training.alarms.watch import Watch
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.generators import seed_torch
 from posttrain.learning.training.progress import Progress, Stateful
@@ -92,7 +92,7 @@ def train_together(
             member.state.store.load_state_dict({})
     config = state.schedules.at(0)
     steps, saved = config.steps, first
-    watch = Watch(config.alarms, state.curve, "rl", steps, context, KEPT)
+    heed = partial(state.curve.heed, config.alarms, stage="rl", steps=steps, kept=KEPT)
 
     def save(step: int) -> None:
         nonlocal saved
@@ -103,7 +103,7 @@ def train_together(
         progress.save(step)
         saved = step
 
-    watch.heed(first)
+    heed(first)
     for step in range(first, steps):
         config = state.schedules.at(step)
         made, measured = _exchange(state, config, step=step, seed=context.seed)
@@ -115,7 +115,7 @@ def train_together(
         context.progress(step + 1, steps)
         if config.checkpoint_every and (step + 1) % config.steps_between_checkpoints == 0:
             save(step + 1)
-        watch.heed(step + 1, save=save)
+        heed(step + 1, save=save)
 
 
 def _exchange(

@@ -1,20 +1,22 @@
 """The parameters that every supervised training stage shares."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from posttrain.data.swing import SwingConfig
+from posttrain.learning.algorithms.part import named_parts
 from posttrain.learning.models.attention import Attention
 from posttrain.learning.models.optimization import OptimizationConfig
-from posttrain.learning.training.alarms.base import refuse_blind
-from posttrain.learning.training.alarms.registry import AlarmsConfig
+from posttrain.learning.training.alarms.base import Alarm
+from posttrain.learning.training.alarms.registry import ALARMS
 from posttrain.learning.training.metrics import HELDOUT, ROUTED, STEP, check_metric
 from posttrain.learning.training.stopping import StoppingConfig
 from posttrain.stage.config import UNKEYED, StageConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.schedule import Schedulable, at, schedules_in
+from posttrain.stage.slots import InSlot
 
 if TYPE_CHECKING:
     from posttrain.data.batching import Mixture
@@ -22,6 +24,32 @@ if TYPE_CHECKING:
 
 _LEAST_LOSS = 1e-3
 """In nats a token; rows of a smaller loss are as easy."""
+_OF_RL = ("entropy_collapse", "length_shift", "flat_reward", "truncation", "logprob_gap")
+
+AlarmsConfig = Annotated[dict[str, Annotated[Alarm, InSlot(ALARMS)]], named_parts(ALARMS)]
+"""The type of a field that holds alarms by name; a kind of that name needs no other word."""
+
+
+def usual_alarms() -> dict[str, Alarm]:
+    """Return those of RL where a recipe says nothing: all warn."""
+    return {kind: ALARMS.parts[kind](kind=kind) for kind in _OF_RL}
+
+
+def refuse_blind(alarms: Mapping[str, Alarm], measured: Iterable[str], *, where: str) -> None:
+    """Refuse an alarm that watches what no step of a stage measures.
+
+    Args:
+        alarms: By name.
+        measured: Names of metrics, without that of the stage.
+        where: Field of the recipe.
+
+    Raises:
+        ValueError: One does; the nearest metric is named.
+
+    """
+    names = list(measured)
+    for name, alarm in alarms.items():
+        check_metric(alarm.METRIC, names, where=f"{where}.{name}")
 
 
 class LoraConfig(StageConfig):

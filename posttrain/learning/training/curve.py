@@ -1,6 +1,6 @@
 """Learning curves: what a stage measured at each step, as a table and as a stream."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -10,7 +10,9 @@ import polars as pl
 
 from posttrain.data.schemas import CURVE
 from posttrain.data.tables import write_table
+from posttrain.learning.training.alarms.base import Alarm
 from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 
 
 class Curve:
@@ -55,6 +57,47 @@ class Curve:
     def values(self, metric: str) -> list[float]:
         """Return all values of a metric so far, by its full name; none if it was not measured."""
         return list(self._values.get(metric, ()))
+
+    def heed(
+        self,
+        alarms: Mapping[str, Alarm],
+        step: int,
+        *,
+        stage: str,
+        steps: int,
+        kept: str = "a checkpoint",
+        save: Callable[[int], None] | None = None,
+    ) -> None:
+        """Note the alarms that begin with the last step; end the run where one stops it.
+
+        Args:
+            alarms: By name.
+            step: Steps that were made.
+            stage: Name before those of the metrics.
+            steps: Those that are planned.
+            kept: What lies in the scratch folder of a run that was stopped.
+            save: Keeps what there is, for the run to go on from; None where it is kept already, as
+                of a run that was taken up again and is still as it was when it was stopped.
+
+        Raises:
+            UserError: An alarm stops the run.
+
+        """
+        for name, alarm in alarms.items():
+            values = self.values(f"{stage}/{alarm.METRIC}")
+            told = alarm.sounds(values)
+            if told is None:
+                continue
+            if alarm.does == "stop":
+                if save is not None:
+                    save(step)
+                raise UserError(
+                    f"{stage}: {told}; alarms.{name} stopped the run after step {step} of {steps},"
+                    f" with {kept} kept in {self._context.scratch}; mend the cause, or set `does`"
+                    " there to warn and run again to go on"
+                )
+            if save is not None and alarm.sounds(values[:-1]) is None:
+                self._context.note(f"{stage}.alarms.{name}: {told}")
 
     def state_dict(self) -> dict[str, Any]:
         """All rows so far, as plain values."""

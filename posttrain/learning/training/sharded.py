@@ -78,7 +78,7 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
     def gathered(
         self, gather: Gather[AnyBatch], parts: list[AnyBatch], step: int
     ) -> list[AnyBatch]:
-        """Complete parts; every process asks the model in shards. See `SupervisedTrainer`."""
+        """All processes ask the model in shards; see `SupervisedTrainer.gathered`."""
         found: list[AnyBatch] = self._sharded(gather, parts, step)
         return found
 

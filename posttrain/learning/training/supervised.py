@@ -2,11 +2,11 @@
 
 import time
 from dataclasses import replace
+from functools import partial
 
 from posttrain.data.batching import AnyBatch
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import weights_digest
-from posttrain.learning.training.alarms.watch import Watch
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.early_stop import EarlyStop
@@ -70,8 +70,8 @@ def train(
     step = progress.restore("cpu" if config.optimization.offload else context.device)
     if step:
         context.note(f"resuming after step {step} of {num_steps}")
-    watch = Watch(config.alarms, curve, prefix, num_steps, context)
-    watch.heed(step)
+    heed = partial(curve.heed, config.alarms, stage=prefix, steps=num_steps)
+    heed(step)
     trainable.model.train()
     while step < num_steps and not early_stop.stopped:
         started = time.perf_counter()
@@ -103,7 +103,7 @@ def train(
         context.log(step, {f"{prefix}/seconds_per_step": time.perf_counter() - started})
         context.progress(step, num_steps)
         progress.save_if_due(step)
-        watch.heed(step, save=progress.save_once)
+        heed(step, save=progress.save_once)
     trainer.finish()
     early_stop.finish(step, num_steps=num_steps)
     return step

@@ -99,7 +99,17 @@ class SupervisedTrainer(Generic[AnyBatch]):
     def gathered(
         self, gather: Gather[AnyBatch], parts: list[AnyBatch], step: int
     ) -> list[AnyBatch]:
-        """Complete parts by what depends on all of them, or on the policy as it is."""
+        """Complete parts by what depends on all of them, or on the policy as it is.
+
+        Args:
+            gather: Of the objective.
+            parts: Micro-batches, where they are computed.
+            step: Counted from 0.
+
+        Returns:
+            The same, complete.
+
+        """
         return gather(self.trainable.model, parts, step)
 
     def heldout_value(self, part: AnyBatch) -> float:

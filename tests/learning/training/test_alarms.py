@@ -2,9 +2,8 @@
 
 import pytest
 
-from posttrain.learning.training.alarms.base import refuse_blind
-from posttrain.learning.training.alarms.registry import ALARMS, usual_alarms
-from posttrain.learning.training.alarms.watch import Watch
+from posttrain.learning.training.alarms.registry import ALARMS
+from posttrain.learning.training.config import refuse_blind, usual_alarms
 from posttrain.learning.training.curve import Curve
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -57,25 +56,26 @@ def test_rl_warns_of_all_that_it_measures():
     assert {each.does for each in usual_alarms().values()} == {"warn"}
 
 
-def watch(tmp_path, notes, **alarms):
+def curve(tmp_path, notes):
     def emit(event):
         if event["kind"] == "note":
             notes.append(event["line"])
 
     context = StageContext(seed=0, threads=1, device="cpu", scratch=tmp_path, emit=emit)
-    return Watch(alarms, Curve(context), "rl", 9, context)
+    return Curve(context)
 
 
-def run(watching, values, saved):
+def run(curve, limit, values, saved):
     for step, value in enumerate(values, start=1):
-        watching.curve.log(step, {"rl/truncation_rate": value})
-        watching.heed(step, save=saved.append)
+        curve.log(step, {"rl/truncation_rate": value})
+        curve.heed({"limit": limit}, step, stage="rl", steps=9, save=saved.append)
 
 
 def test_a_warning_is_said_when_it_begins_and_again_when_it_comes_back(tmp_path):
     notes, saved = [], []
     run(
-        watch(tmp_path, notes, limit=alarm("truncation")),
+        curve(tmp_path, notes),
+        alarm("truncation"),
         [0.0, 0.9, 0.9, 0.9, 0.0, 0.9, 0.8],
         saved,
     )
@@ -87,15 +87,15 @@ def test_a_warning_is_said_when_it_begins_and_again_when_it_comes_back(tmp_path)
 
 def test_a_stop_keeps_what_there_is_and_holds_when_the_run_is_taken_up_again(tmp_path):
     notes, saved = [], []
-    watching = watch(tmp_path, notes, limit=alarm("truncation", does="stop"))
+    made, limit = curve(tmp_path, notes), alarm("truncation", does="stop")
     with pytest.raises(UserError, match=r"alarms.limit stopped the run after step 3 of 9, with a"):
-        run(watching, [0.0, 0.9, 0.9, 0.9], saved)
+        run(made, limit, [0.0, 0.9, 0.9, 0.9], saved)
     assert saved == [3]
     with pytest.raises(UserError, match="after step 3 of 9"):
-        watching.heed(3)
+        made.heed({"limit": limit}, 3, stage="rl", steps=9)
     assert saved == [3]
     # Lifted, and taken up again: nothing is said a second time.
-    Watch({"limit": alarm("truncation")}, watching.curve, "rl", 9, watching.context).heed(3)
+    made.heed({"limit": alarm("truncation")}, 3, stage="rl", steps=9)
     assert not notes
 
 

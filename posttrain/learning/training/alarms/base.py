@@ -1,12 +1,11 @@
 """The slot of the alarms: what a part of it implements, and what a series of steps is held to."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from posttrain.learning.training.metrics import check_metric
 from posttrain.stage.slots import Part
 
 
@@ -38,27 +37,19 @@ class Alarm(Part):
         raise NotImplementedError
 
     def lasts(self, values: Sequence[float], wrong: Callable[[float], bool]) -> bool:
-        """Tell whether the last `steps` values are all wrong."""
+        """Tell whether the last `steps` values are all wrong.
+
+        Args:
+            values: Of the steps so far.
+            wrong: Judges one of them.
+
+        Returns:
+            False too where there are not as many yet.
+
+        """
         last = values[-self.steps :]
         return len(last) == self.steps and all(map(wrong, last))
 
     def at_first(self, values: Sequence[float]) -> float | None:
         """Average the first `steps` values; None where no others came after them."""
         return fmean(values[: self.steps]) if len(values) >= 2 * self.steps else None
-
-
-def refuse_blind(alarms: Mapping[str, Alarm], measured: Iterable[str], *, where: str) -> None:
-    """Refuse an alarm that watches what no step of a stage measures.
-
-    Args:
-        alarms: By name.
-        measured: Names of metrics, without that of the stage.
-        where: Field of the recipe.
-
-    Raises:
-        ValueError: One does; the nearest metric is named.
-
-    """
-    names = list(measured)
-    for name, alarm in alarms.items():
-        check_metric(alarm.METRIC, names, where=f"{where}.{name}")
