@@ -46,6 +46,7 @@ def run(
     checkpointer = Checkpointer(
         context.scratch,
         every=config.checkpoint_every,
+        config=config.checkpoints,
         identity=_identity(config, inputs, context, policy=before),
         note=context.note,
     )

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from posttrain.learning.models.checkpoint import Checkpointer
@@ -41,9 +42,14 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
     Args:
         state: Everything that takes part, before its first step.
         context: Seed, scratch folder and channels of the stage.
-        checkpointer: Writes and finds checkpoints.
+        checkpointer: Writes and finds checkpoints; all are on disk at the end.
 
     """
+    with closing(checkpointer):
+        _take_steps(state, context, checkpointer)
+
+
+def _take_steps(state: RlState, context: StageContext, checkpointer: Checkpointer) -> None:
     queue, buffer, learner = state.queue, state.buffer, state.learner
     saving = _Saving(
         state.progress(state.parts(), checkpointer), state.store, state.schedules.at(0)
@@ -172,7 +178,8 @@ class _Saving:
         return step
 
     def save_if_due(self, state: RlState, step: int, update: int) -> None:
-        """Write a checkpoint where `checkpoint_every` updates have gone by."""
+        """Write a checkpoint where `checkpoint_every` updates have gone by; see `Progress`."""
+        self.progress.checkpointer.raise_failed()
         every, now = self.config.checkpoint_every, step * self.config.updates_per_step + update
         if every and now // every > self.last // every:
             # First, as it is rewarded then, and a reward may remember.

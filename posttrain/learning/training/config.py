@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from posttrain.data.swing import SwingConfig
 from posttrain.learning.models.attention import Attention
+from posttrain.learning.models.checkpoints_config import CheckpointsConfig
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.metrics import HELDOUT, STEP, check_metric
 from posttrain.learning.training.stopping import StoppingConfig
@@ -96,7 +97,7 @@ class PaceConfig(Schedulable):
 class TrainingConfig(StageConfig):
     """How long, how fast and in what portions to train."""
 
-    MECHANICS = frozenset({"micro_batch_tokens", "checkpoint_every"})
+    MECHANICS = frozenset({"micro_batch_tokens", "checkpoint_every", "checkpoints"})
     STAGE: ClassVar[str] = ""
     """Name before those of the metrics, `sft` of `sft/loss`; without one, none are declared."""
 
@@ -122,6 +123,8 @@ class TrainingConfig(StageConfig):
     refuses."""
     checkpoint_every: Annotated[int, UNKEYED] = Field(100, ge=0)
     """Steps between resumable checkpoints; 0 writes none."""
+    checkpoints: Annotated[CheckpointsConfig, UNKEYED] = CheckpointsConfig()
+    """How many of them stay, and whether steps wait for them."""
     learner: LearnerConfig = LearnerConfig()
     """Precision, packing, adapters, averaging and early stop."""
 

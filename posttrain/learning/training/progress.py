@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pydantic import BaseModel
-
 from posttrain.learning.models.checkpoint import Checkpointer, Snapshot
 from posttrain.learning.training.generators import generator_states, restore_generators
+from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 
 GENERATORS = "generators"
@@ -60,7 +59,8 @@ class Progress:
         return states | {GENERATORS: generator_states()}
 
     def save_if_due(self, step: int) -> None:
-        """Write a checkpoint where the schedule asks for one."""
+        """Write a checkpoint where the schedule asks for one; stop where the last one failed."""
+        self.checkpointer.raise_failed()
         if self.checkpointer.due(step):
             self.save(step)
 
@@ -88,16 +88,16 @@ class Progress:
         return snapshot
 
 
-def run_identity(config: BaseModel, *, seed: int, **digests: str) -> dict[str, str]:
+def run_identity(config: StageConfig, *, seed: int, **digests: str) -> dict[str, str]:
     """Collect what a checkpoint must agree with to be taken up.
 
-    >>> class Config(BaseModel):
+    >>> class Config(StageConfig):
     ...     rate: float = 0.1
     >>> run_identity(Config(), seed=0, policy="ab")
     {'config.rate': '0.1', 'seed': '0', 'inputs.policy': 'ab'}
 
     Args:
-        config: Every field of it counts.
+        config: Every field of it counts that can change a byte of the result.
         seed: Of the stage.
         **digests: Digest of each input, by name.
 
@@ -105,7 +105,7 @@ def run_identity(config: BaseModel, *, seed: int, **digests: str) -> dict[str, s
         Values as text, by place.
 
     """
-    fields = _flat(config.model_dump(mode="json"), "config")
+    fields = _flat(config.keyed(), "config")
     return {**fields, "seed": str(seed), **{f"inputs.{k}": v for k, v in digests.items()}}
 
 

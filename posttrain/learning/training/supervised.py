@@ -1,6 +1,7 @@
 """The training loop of every supervised stage: pretraining, SFT, reward models, preferences."""
 
 import time
+from contextlib import closing
 from dataclasses import replace
 
 from posttrain.data.batching import AnyBatch
@@ -55,45 +56,50 @@ def train(
     early_stop = EarlyStop(config.learner.early_stop, trainable, context)
     schedules = NumberSchedules(config)
     changing: dict[str, Stateful] = {"optimizer": optimizer, "curve": curve, **early_stop.parts()}
-    progress = trainer.progress(
-        {"schedules": schedules, **changing} if schedules.followed else changing,
-        Checkpointer(
-            context.scratch, every=config.checkpoint_every, identity=identity, note=context.note
-        ),
+    checkpointer = Checkpointer(
+        context.scratch,
+        every=config.checkpoint_every,
+        config=config.checkpoints,
+        identity=identity,
+        note=context.note,
     )
-    step = progress.restore(context.device)
-    if step:
-        context.note(f"resuming after step {step} of {num_steps}")
-    trainable.model.train()
-    while step < num_steps and not early_stop.stopped:
-        started = time.perf_counter()
-        seed = seed_step(context.seed, "train", step)
-        changed = schedules.at(step)
-        if objective.loss_at and changed is not config:
-            loss = objective.loss_at(changed)
-            trainer.objective = replace(trainer.objective, loss=loss)
-        now = changed.optimization
-        rate = now.learning_rate * now.factor(step, num_steps=num_steps)
-        with trainable.computing():
-            parts = trainer.micro_batches(step)
-        step += 1
-        with kept_for_replay(context.scratch, trainer.weights(), parts, step=step, seed=seed):
-            metrics = trainer.backward(parts, where=f"{prefix} step {step}")
-            metrics["grad_norm"] = optimizer.step(
-                learning_rate=rate, max_grad_norm=now.max_grad_norm
-            )
-        trainable.after_step()
-        metrics["learning_rate"] = rate
-        if objective.heldout and early_stop.due(step):
-            metrics["heldout_loss"] = trainer.heldout_loss()
-            early_stop.observe(step, metrics["heldout_loss"])
-        named = {f"{prefix}/{name}": value for name, value in metrics.items()}
-        schedules.observe(named)
-        curve.log(step, named)
-        # Wall-clock goes to the tracker only: it must not reach an artifact.
-        context.log(step, {f"{prefix}/seconds_per_step": time.perf_counter() - started})
-        context.progress(step, num_steps)
-        progress.save_if_due(step)
+    progress = trainer.progress(
+        {"schedules": schedules, **changing} if schedules.followed else changing, checkpointer
+    )
+    with closing(checkpointer):
+        step = progress.restore(context.device)
+        if step:
+            context.note(f"resuming after step {step} of {num_steps}")
+        trainable.model.train()
+        while step < num_steps and not early_stop.stopped:
+            started = time.perf_counter()
+            seed = seed_step(context.seed, "train", step)
+            changed = schedules.at(step)
+            if objective.loss_at and changed is not config:
+                loss = objective.loss_at(changed)
+                trainer.objective = replace(trainer.objective, loss=loss)
+            now = changed.optimization
+            rate = now.learning_rate * now.factor(step, num_steps=num_steps)
+            with trainable.computing():
+                parts = trainer.micro_batches(step)
+            step += 1
+            with kept_for_replay(context.scratch, trainer.weights(), parts, step=step, seed=seed):
+                metrics = trainer.backward(parts, where=f"{prefix} step {step}")
+                metrics["grad_norm"] = optimizer.step(
+                    learning_rate=rate, max_grad_norm=now.max_grad_norm
+                )
+            trainable.after_step()
+            metrics["learning_rate"] = rate
+            if objective.heldout and early_stop.due(step):
+                metrics["heldout_loss"] = trainer.heldout_loss()
+                early_stop.observe(step, metrics["heldout_loss"])
+            named = {f"{prefix}/{name}": value for name, value in metrics.items()}
+            schedules.observe(named)
+            curve.log(step, named)
+            # Wall-clock goes to the tracker only: it must not reach an artifact.
+            context.log(step, {f"{prefix}/seconds_per_step": time.perf_counter() - started})
+            context.progress(step, num_steps)
+            progress.save_if_due(step)
     trainer.finish()
     early_stop.finish(step, num_steps=num_steps)
     return step
