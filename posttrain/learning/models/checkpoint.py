@@ -62,8 +62,8 @@ class Share(Protocol):
         """What this process writes of a value; None where it is no tensor, or another's."""
         ...
 
-    def meet(self) -> None:
-        """Wait until every process is here."""
+    def agree(self, draft: Path) -> Path:
+        """The folder that all write to, once the main process has made it."""
         ...
 
 
@@ -76,8 +76,9 @@ class Alone:
         """All of a tensor."""
         return whole_piece(value)
 
-    def meet(self) -> None:
+    def agree(self, draft: Path) -> Path:
         """There is nobody to wait for."""
+        return draft
 
 
 class Checkpointer:
@@ -225,8 +226,7 @@ class Checkpointer:
             for stale in (draft, self.folder / f"step-{step:09d}"):
                 shutil.rmtree(stale, ignore_errors=True)
             (draft / "files").mkdir(parents=True)
-        self.share.meet()
-        return draft
+        return self.share.agree(draft)
 
     def _has_room(self, pieces: Mapping[str, Piece], step: int) -> bool:
         """Whether a copy of the state may be made, for the thread that writes."""

@@ -237,11 +237,14 @@ class StoredTensors:
 
     def read(self, name: str, begin: int, end: int, out: Tensor) -> None:
         """Read the rows of one from `begin` to `end` into a tensor of that shape."""
+        count = 0
         for first, last, file in self._pieces[name]:
             low, high = max(begin, first), min(end, last)
             if low < high:
+                count += high - low
                 found = file.get_slice(name)[low - first : high - first]
                 out[low - begin : high - begin] = found
+        assert count == end - begin, name
 
     def number(self, name: str) -> Tensor:
         """Read one that has no rows."""

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from posttrain.learning.models.checkpoint import Checkpointer
-from posttrain.learning.models.distributed.gather import GatheredTensors, MainsOwn, SharedValues
+from posttrain.learning.models.distributed.checkpoint import InShards
+from posttrain.learning.models.distributed.gather import GatheredTensors, MainsOwn
 from posttrain.learning.models.distributed.group import (
     Dismissed,
     ProcessGroup,
@@ -96,18 +97,21 @@ class ShardedPolicyLearner(PolicyLearner):
         return GatheredTensors(self.sharded.model, self.group)
 
     def progress(self, parts: Mapping[str, Stateful], checkpointer: Checkpointer) -> Progress:
-        """Write what one process would write; see `PolicyLearner.progress`."""
+        """Save the shards of all processes; see `PolicyLearner.progress`."""
         tensors = self.trainable.parts()
 
         def shared(name: str, part: Stateful) -> Stateful:
             if name in tensors:
-                return GatheredTensors(part, self.group)
-            if name == _STORE:
-                return MainsOwn(part, self.group)
-            return part if part is self.optimizer else SharedValues(part, self.group)
+                return InShards(part, self.group)
+            return MainsOwn(part, self.group) if name == _STORE else part
 
-        whole = {name: shared(name, part) for name, part in parts.items()}
-        return SharedProgress(whole, checkpointer, self.group)
+        in_shards = {*tensors, *(n for n, part in parts.items() if part is self.optimizer)}
+        return SharedProgress(
+            {name: shared(name, part) for name, part in parts.items()},
+            checkpointer,
+            self.group,
+            frozenset(in_shards),
+        )
 
     def finish(self) -> None:
         """Give the whole policy its weights in the main process; the others are done."""

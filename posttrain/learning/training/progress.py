@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from posttrain.learning.models.checkpoint import Checkpointer, Snapshot
+from posttrain.learning.models.checkpoint import Checkpointer, Snapshot, read_checkpoint
 from posttrain.learning.training.generators import generator_states, restore_generators
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
@@ -76,9 +76,11 @@ class Progress:
 
     def newest(self, device: str) -> Snapshot | None:
         """The newest checkpoint, if there is one; refuses one that is not of these parts."""
-        snapshot = self.checkpointer.load(device=device)
-        if snapshot is None:
-            return None
+        path = self.checkpointer.newest()
+        return None if path is None else self.of_these_parts(read_checkpoint(path, device=device))
+
+    def of_these_parts(self, snapshot: Snapshot) -> Snapshot:
+        """Refuse a checkpoint that is not of these parts."""
         differing = sorted(snapshot.states.keys() ^ {*self.parts, GENERATORS})
         if differing:
             owner = "only the checkpoint" if differing[0] in snapshot.states else "only this run"
