@@ -36,6 +36,7 @@ from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.rollout import (
     Group,
 )
+from posttrain.learning.training.best_weights import BestWeights
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, Stateful
 
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 MAXIMA = ("logprob_gap_max",)
 """Metrics of which the largest counts, and not the mean."""
+SUMS = ("value_loss",)
+"""Metrics that are parts of the update's loss, divided by its whole denominator: they add up."""
 
 
 @dataclass
@@ -92,9 +95,16 @@ class PolicyLearner:
         """
         return Progress(parts, checkpointer)
 
-    def finish(self) -> None:
-        """Make the policy what is to be saved, but for the merging of an adapter."""
+    def finish(self, best: BestWeights | None = None) -> None:
+        """Make the policy what is to be saved, but for the merging of an adapter.
+
+        Args:
+            best: Weights to take in the place of the last ones.
+
+        """
         self.trainable.finish()
+        if best is not None:
+            best.put_in_place()
 
     def training_samples(
         self, groups: Sequence[Group], *, step: int
@@ -190,8 +200,10 @@ class PolicyLearner:
                 if name in MAXIMA:
                     totals[name] = max(totals.get(name, 0.0), float(value))
                 else:
-                    share = float(value) * count / sum(counts)
-                    totals[name] = totals.get(name, 0.0) + share
+                    added = float(value)
+                    if name not in SUMS:
+                        added = added * count / sum(counts)
+                    totals[name] = totals.get(name, 0.0) + added
         return totals
 
     def loss(

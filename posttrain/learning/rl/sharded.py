@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from posttrain.learning.models.checkpoint import Checkpointer
-from posttrain.learning.models.distributed.checkpoint import InShards
+from posttrain.learning.models.distributed.checkpoint import InShards, LikeTensors
 from posttrain.learning.models.distributed.gather import GatheredTensors, MainsOwn
 from posttrain.learning.models.distributed.group import (
     Dismissed,
@@ -16,17 +16,27 @@ from posttrain.learning.models.distributed.group import (
     current_process_group,
 )
 from posttrain.learning.models.distributed.optim import ShardedMuon, ShardedOptimizer
-from posttrain.learning.models.distributed.shard import Sharded, lend_whole, restore, shard
+from posttrain.learning.models.distributed.shard import (
+    Sharded,
+    lend_whole,
+    restore,
+    shard,
+    take_back,
+)
 from posttrain.learning.models.load import bit_sums
 from posttrain.learning.models.optim import build_optimizer
 from posttrain.learning.rl.batch import TrainBatch, TrainSample, lengths_and_groups
 from posttrain.learning.rl.failures import refuse_infinite
 from posttrain.learning.rl.learner import (
     MAXIMA,
+    SUMS,
     PolicyLearner,
     whole_denominator,
 )
 from posttrain.learning.rl.passes import ModelPasses, Pass
+from posttrain.learning.rl.rollout import Group
+from posttrain.learning.rl.sharded_critic import ShardedCritic
+from posttrain.learning.training.best_weights import BestWeights
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, Stateful
 from posttrain.learning.training.sharded import SharedProgress, shares, twin
@@ -39,6 +49,7 @@ class ShardedPasses(ModelPasses):
 
     group: ProcessGroup
     sharded: Sharded
+    sharded_reference: Sharded | None = None
 
     def present_logprobs(self, batch: TrainBatch) -> Tensor:
         """Of the policy as it is now. ``[B, T]``."""
@@ -47,6 +58,28 @@ class ShardedPasses(ModelPasses):
                 self.policy, batch.input_ids_BT, batch.mask_BT
             ).logprobs_BT
         return logprobs_BT
+
+    def reference_logprobs(self, batch: TrainBatch) -> Tensor:
+        """Of the reference policy as it is now. ``[B, T]``."""
+        assert self.sharded_reference is not None
+        with torch.no_grad():
+            logprobs_BT: Tensor = self.sharded_reference(
+                self.policy, batch.input_ids_BT, batch.mask_BT
+            ).logprobs_BT
+        return logprobs_BT
+
+    def present_values(self, batch: TrainBatch) -> Tensor:
+        """Of the critic as it is now. ``[B, T]``."""
+        assert self.critic is not None
+        if self.critic.owns_trunk:
+            return super().present_values(batch)
+
+        def on_the_policy(_: Any) -> Tensor:
+            return self.values(batch)
+
+        with torch.no_grad():
+            values_BT: Tensor = self.sharded(on_the_policy)
+        return values_BT
 
     def buckets(self, lengths: Sequence[int], groups: Sequence[int]) -> list[list[int]]:
         """Make one for each process, if rows suffice; see `ModelPasses.buckets`."""
@@ -75,8 +108,9 @@ _STORE = "rollouts"
 class ShardedPolicyLearner(PolicyLearner):
     """One of several processes, which all draw on the same rollouts.
 
-    The policy is there twice: in shards, which learn, and whole, as the engine reads it. Losses
-    are given the denominator of the whole update, so gradients add up over the processes.
+    The policy is there twice while it is drawn from: in shards, which learn, and whole, as the
+    engine reads it. Losses are given the denominator of the whole update, so gradients add up over
+    the processes.
     """
 
     group: ProcessGroup
@@ -92,30 +126,42 @@ class ShardedPolicyLearner(PolicyLearner):
         """Give the whole policy, which is drawn from, the weights as they are now."""
         lend_whole(self.whole.model, self.sharded)
 
+    def lend_to_main(self) -> None:
+        """Give the whole policy of the main process alone the weights as they are now."""
+        restore(self.whole.model, self.sharded, self.group)
+
+    def training_samples(
+        self, groups: Sequence[Group], *, step: int
+    ) -> list[list[TrainSample | None]]:
+        """Free the whole policy, as all is drawn; see `PolicyLearner.training_samples`."""
+        take_back(self.whole.model)
+        return super().training_samples(groups, step=step)
+
     def weights(self) -> Any:
         """The whole weights; every process must ask for them."""
         return GatheredTensors(self.sharded.model, self.group)
 
     def progress(self, parts: Mapping[str, Stateful], checkpointer: Checkpointer) -> Progress:
         """Save the shards of all processes; see `PolicyLearner.progress`."""
-        tensors = self.trainable.parts()
+        own = dict(self.model.named_parameters())
+        reference = self.passes.reference
+        copies = {"best": own, "reference": reference and reference.model.state_dict()}
+        adapted: dict[str, Stateful] = {
+            **{name: InShards(part, self.group) for name, part in self.trainable.parts().items()},
+            **{
+                name: LikeTensors(parts[name], tensors, self.group)
+                for name, tensors in copies.items()
+                if name in parts and tensors
+            },
+        }
+        in_shards = frozenset({*adapted, "optimizer", "critic"} & parts.keys())
+        if _STORE in parts:
+            adapted[_STORE] = MainsOwn(parts[_STORE], self.group)
+        return SharedProgress({**parts, **adapted}, checkpointer, self.group, in_shards)
 
-        def shared(name: str, part: Stateful) -> Stateful:
-            if name in tensors:
-                return InShards(part, self.group)
-            return MainsOwn(part, self.group) if name == _STORE else part
-
-        in_shards = {*tensors, *(n for n, part in parts.items() if part is self.optimizer)}
-        return SharedProgress(
-            {name: shared(name, part) for name, part in parts.items()},
-            checkpointer,
-            self.group,
-            frozenset(in_shards),
-        )
-
-    def finish(self) -> None:
+    def finish(self, best: BestWeights | None = None) -> None:
         """Give the whole policy its weights in the main process; the others are done."""
-        super().finish()
+        super().finish(best)
         restore(self.whole.model, self.sharded, self.group)
         if not self.group.is_main:
             raise Dismissed
@@ -126,11 +172,13 @@ class ShardedPolicyLearner(PolicyLearner):
     ) -> dict[str, float]:
         """Add up this process's share of an update's gradient; see `PolicyLearner.accumulate`."""
         whole = whole_denominator(parts, self.passes.config)
+        of_critic = whole_denominator([p.for_critic() for p in parts], self.passes.config)
+        denominators = whole, max(1, of_critic)
         num_tokens = sum(part.num_tokens for part in parts)
         sums: dict[str, float] = {}
         maxima: dict[str, float] = {}
         for part, counts in shares(parts, self.group):
-            loss, metrics = self.sharded(self._loss_there, part, whole, first)
+            loss, metrics = self.sharded(self._loss_there, part, denominators, first)
             (loss if counts else 0.0 * loss).backward()
             share = part.num_tokens / num_tokens if counts else 0.0
             sums["loss"] = sums.get("loss", 0.0) + (float(loss.detach()) if counts else 0.0)
@@ -138,15 +186,17 @@ class ShardedPolicyLearner(PolicyLearner):
                 if name in MAXIMA:
                     maxima[name] = max(maxima.get(name, 0.0), float(value))
                 else:
-                    sums[name] = sums.get(name, 0.0) + float(value) * share
+                    weight = float(counts) if name in SUMS else share
+                    sums[name] = sums.get(name, 0.0) + float(value) * weight
         totals = self.group.totals(sums) | self.group.maxima(maxima)
         refuse_infinite(totals["loss"], self.outputs, where=where)
         return totals
 
     def _loss_there(
-        self, _: Any, part: TrainBatch, whole: int, first: bool
+        self, _: Any, part: TrainBatch, denominators: tuple[int, int], first: bool
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        return self.loss(part, denominator=whole, first=first)
+        whole, of_critic = denominators
+        return self.loss(part, denominator=whole, of_critic=of_critic, first=first)
 
 
 def in_shards(learner: PolicyLearner) -> ShardedPolicyLearner:
@@ -154,7 +204,8 @@ def in_shards(learner: PolicyLearner) -> ShardedPolicyLearner:
     _refuse_whole_weights(learner)
     passes = learner.passes
     group = current_process_group(passes.device)
-    sharded = shard(learner.model, group)
+    offload = passes.config.learner.offload
+    sharded = shard(learner.model, group, offload=offload)
     optimizer = build_optimizer(
         sharded.model,
         kind=passes.config.optimization.optimizer,
@@ -163,8 +214,14 @@ def in_shards(learner: PolicyLearner) -> ShardedPolicyLearner:
     )
     given = {each.name: getattr(passes, each.name) for each in fields(passes)}
     given["trainable"] = twin(learner.trainable, sharded.model)
+    if passes.critic is not None:
+        given["critic"] = ShardedCritic(passes.critic, sharded.model, group, offload=offload)
+    reference = None
+    if passes.reference is not None:
+        reference = shard(passes.reference.model, group, offload=offload)
+        passes.reference.model = reference.model
     made = ShardedPolicyLearner(
-        passes=ShardedPasses(**given, group=group, sharded=sharded),
+        passes=ShardedPasses(**given, group=group, sharded=sharded, sharded_reference=reference),
         optimizer=ShardedOptimizer(optimizer, group),
         scratch=learner.scratch,
         beside=learner.beside,
@@ -180,12 +237,9 @@ def _refuse_whole_weights(learner: PolicyLearner) -> None:
     """Refuse what works on whole weights."""
     config = learner.passes.config
     asked = {
-        "a value model": config.algorithm.critic is not None,
         "the mean over the vocabulary": "vocabulary_ratio" in config.algorithm.needs,
         "advantage learned": "turn_values" in config.algorithm.needs,
-        f"reference.kind {config.reference.kind}": config.reference.MOVES,
         "updates.rehearsals": bool(config.updates.rehearsals),
-        "stop.keep best": config.stop is not None and config.stop.keep == "best",
     }
     for name, is_set in asked.items():
         if is_set:

@@ -52,7 +52,9 @@ class EarlyStopConfig(StoppingConfig):
 class LearnerConfig(StageConfig):
     """How the gradient is computed and which weights it moves; every default changes nothing."""
 
-    MECHANICS = frozenset({"precision", "attention", "packing", "activation_checkpointing"})
+    MECHANICS = frozenset(
+        {"precision", "attention", "packing", "activation_checkpointing", "offload"}
+    )
     precision: Literal["fp32", "bf16"] = "fp32"
     """`bf16` computes in bfloat16 with weights, optimizer, logits and loss in float32."""
     attention: Attention | None = None
@@ -61,6 +63,9 @@ class LearnerConfig(StageConfig):
     """Lay rows end to end without padding; no row sees another."""
     activation_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, same gradient."""
+    offload: bool = False
+    """Keep each process's shards of weights, gradients and optimizer in host memory, but for the
+    layer that computes; of several processes alone."""
     lora: LoraConfig | None = None
     """Train low-rank adapters and leave the weights as they are."""
     ema_decay: float | None = Field(default=None, gt=0.0, lt=1.0)

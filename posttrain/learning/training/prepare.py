@@ -22,6 +22,7 @@ from posttrain.learning.models.record import remember_lengths, remember_parent
 from posttrain.learning.models.subnetwork import Subnetwork, subnetwork_of
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.progress import Stateful
+from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
@@ -178,6 +179,25 @@ def prepare_for_training(
         _recompute_activations(model)
     average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
     return Trainable(model, config, adapter, average, subnetwork_of(model))
+
+
+def refuse_offload_alone(config: LearnerConfig, *, processes: int, where: str) -> None:
+    """Refuse to keep the shards of one process in host memory.
+
+    Args:
+        config: Of the learner.
+        processes: How many share the stage.
+        where: Its name.
+
+    Raises:
+        UserError: There is one, which has no shards.
+
+    """
+    if config.offload and processes == 1:
+        raise UserError(
+            f"{where}.learner.offload keeps the shards of several processes in host memory, and"
+            " this stage has one; set resources.processes, or leave learner.offload out"
+        )
 
 
 def remember_answers(

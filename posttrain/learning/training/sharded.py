@@ -6,7 +6,11 @@ from typing import Any, TypeVar
 
 from posttrain.data.batching import AnyBatch
 from posttrain.learning.models.checkpoint import Checkpointer, read_checkpoint
-from posttrain.learning.models.distributed.checkpoint import InShards, ShareOfGroup
+from posttrain.learning.models.distributed.checkpoint import (
+    InShards,
+    LikeTensors,
+    ShareOfGroup,
+)
 from posttrain.learning.models.distributed.gather import GatheredTensors
 from posttrain.learning.models.distributed.group import (
     Dismissed,
@@ -17,6 +21,7 @@ from posttrain.learning.models.distributed.optim import ShardedMuon, ShardedOpti
 from posttrain.learning.models.distributed.shard import restore, shard
 from posttrain.learning.models.optim import Optimizer, build_optimizer
 from posttrain.learning.models.optimization import OptimizationConfig
+from posttrain.learning.training.best_weights import BestWeights
 from posttrain.learning.training.generators import restore_generators
 from posttrain.learning.training.prepare import MovingAverage, Trainable
 from posttrain.learning.training.progress import GENERATORS, Progress, Stateful
@@ -39,7 +44,7 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
     ) -> None:
         self._group = current_process_group(context.device)
         self._whole = trainable
-        self._sharded = shard(trainable.model, self._group)
+        self._sharded = shard(trainable.model, self._group, offload=trainable.config.offload)
         batches = replace(objective.batches, at_least=self._group.size)
         super().__init__(
             twin(trainable, self._sharded.model), replace(objective, batches=batches), context
@@ -57,10 +62,15 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
 
     def progress(self, parts: Mapping[str, Stateful], checkpointer: Checkpointer) -> Progress:
         """Save the shards of all processes; see `SupervisedTrainer.progress`."""
-        tensors = {n: InShards(part, self._group) for n, part in self.trainable.parts().items()}
+        tensors: dict[str, Stateful] = {
+            name: InShards(part, self._group) for name, part in self.trainable.parts().items()
+        }
+        if "best" in parts:
+            own = dict(self.trainable.model.named_parameters())
+            tensors["best"] = LikeTensors(parts["best"], own, self._group)
         in_shards = {*tensors, *(n for n, p in parts.items() if isinstance(p, ShardedOptimizer))}
         return SharedProgress(
-            tensors | dict(parts), checkpointer, self._group, frozenset(in_shards)
+            dict(parts) | tensors, checkpointer, self._group, frozenset(in_shards)
         )
 
     def weights(self) -> Any:
@@ -98,9 +108,9 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
         value, _ = self._sharded(self.objective.loss, part, 1.0)
         return float(value)
 
-    def finish(self) -> None:
+    def finish(self, best: BestWeights | None = None) -> None:
         """Give the whole model its weights in the main process; the others are done."""
-        super().finish()
+        super().finish(best)
         restore(self._whole.model, self._sharded, self._group)
         if not self._group.is_main:
             raise Dismissed

@@ -12,7 +12,7 @@ from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.early_stop import EarlyStop
 from posttrain.learning.training.failed_batch import kept_for_replay
 from posttrain.learning.training.generators import seed_step
-from posttrain.learning.training.prepare import Trainable
+from posttrain.learning.training.prepare import Trainable, refuse_offload_alone
 from posttrain.learning.training.progress import Stateful, run_identity
 from posttrain.learning.training.supervised_objective import SupervisedObjective
 from posttrain.learning.training.trainer import SupervisedTrainer
@@ -47,6 +47,7 @@ def train(
         The steps made.
 
     """
+    refuse_offload_alone(config.learner, processes=context.processes, where=prefix)
     num_steps = len(objective.batches.steps)
     identity = run_identity(
         config, seed=context.seed, weights=weights_digest(trainable.model), **objective.digests
@@ -100,8 +101,8 @@ def train(
             context.log(step, {f"{prefix}/seconds_per_step": time.perf_counter() - started})
             context.progress(step, num_steps)
             progress.save_if_due(step)
-    trainer.finish()
     early_stop.finish(step, num_steps=num_steps)
+    trainer.finish(early_stop.best)
     return step
 
 

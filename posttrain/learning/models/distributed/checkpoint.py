@@ -90,3 +90,33 @@ class InShards:
         """Read this process's rows of every tensor."""
         for name, mine in self._part.state_dict().items():
             mine.copy_(read_like(state[name], mine, self._group))
+
+
+class LikeTensors:
+    """A part whose state holds copies of tensors, under their names and at any depth."""
+
+    def __init__(self, part: Any, tensors: Mapping[str, Tensor], group: ProcessGroup) -> None:
+        """Adapt a part.
+
+        Args:
+            part: Such as a moving reference, or the best weights so far.
+            tensors: What it has copies of, by name: says how each is placed.
+            group: The processes.
+
+        """
+        self._part, self._tensors, self._group = part, tensors, group
+
+    def state_dict(self) -> Any:
+        """The part's own."""
+        return self._part.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Read this process's rows of every tensor."""
+        self._part.load_state_dict(self._read(state, ""))
+
+    def _read(self, value: Any, name: str) -> Any:
+        if isinstance(value, StoredTensor):
+            return read_like(value, self._tensors[name], self._group)
+        if isinstance(value, Mapping):
+            return {key: self._read(each, key) for key, each in value.items()}
+        return value
