@@ -42,7 +42,7 @@ def run(
     checkpointer = Checkpointer(
         context.scratch,
         every=config.checkpoint_every,
-        config=config.checkpoints,
+        config=config.learner.checkpoints,
         identity=_identity(config, inputs, context, policies=before),
         note=context.note,
     )

@@ -46,7 +46,7 @@ def run(
     checkpointer = Checkpointer(
         context.scratch,
         every=config.checkpoint_every,
-        config=config.checkpoints,
+        config=config.learner.checkpoints,
         identity=_identity(config, inputs, context, policy=before),
         note=context.note,
     )
@@ -61,7 +61,7 @@ def run(
         train(state, context=context, checkpointer=checkpointer)
 
     _note_best(state, context)
-    learner.finish(state.best)
+    learner.finish(None if state.best is None else state.best.put_in_place)
     learner.trainable.merge()
     after = weights_digest(policy.model)
     if after == before:

@@ -15,11 +15,11 @@ import torch
 
 from posttrain.learning.models.checkpoints_config import CheckpointsConfig
 from posttrain.learning.models.memory import free_memory
-from posttrain.learning.models.plain_states import foreign
 from posttrain.learning.models.stored_tensors import (
-    Piece,
     StoredTensors,
+    TensorPiece,
     TensorsApart,
+    foreign,
     on_host,
     put_together,
     whole_piece,
@@ -52,13 +52,13 @@ class Snapshot:
         return self.path / "files" / name
 
 
-class Share(Protocol):
+class CheckpointShare(Protocol):
     """Which part of a checkpoint this process writes, and how it meets the others that do."""
 
     rank: int
     size: int
 
-    def piece_of(self, value: Any) -> Piece | None:
+    def piece_of(self, value: Any) -> TensorPiece | None:
         """What this process writes of a value; None where it is no tensor, or another's."""
         ...
 
@@ -67,12 +67,12 @@ class Share(Protocol):
         ...
 
 
-class Alone:
+class WholeCheckpoint:
     """The only process, which writes everything."""
 
     rank, size = 0, 1
 
-    def piece_of(self, value: Any) -> Piece | None:
+    def piece_of(self, value: Any) -> TensorPiece | None:
         """All of a tensor."""
         return whole_piece(value)
 
@@ -107,7 +107,7 @@ class Checkpointer:
         self.identity = dict(identity or {})
         self.owners: Mapping[str, str] = {}
         """Who gives a state that may hold anything, by the name of the state, for errors."""
-        self.share: Share = Alone()
+        self.share: CheckpointShare = WholeCheckpoint()
         self._note = note or (lambda _line: None)
         self._told: list[str] = []
         self._writing: Future[None] | None = None
@@ -150,9 +150,9 @@ class Checkpointer:
             "identity": self.identity,
             "facts": dict(facts or {}),
             "states": sorted(states),
-            TRACKED_RUN: self._tracked_run(),
+            TRACKED_RUN: _tracked_run(self.folder),
         }
-        pieces: Mapping[str, Piece] = apart.pieces
+        pieces: Mapping[str, TensorPiece] = apart.pieces
         if not self._has_room(pieces, step):
             self._write(draft, _saved(plain), pieces, manifest)
             self._tell()
@@ -228,7 +228,7 @@ class Checkpointer:
             (draft / "files").mkdir(parents=True)
         return self.share.agree(draft)
 
-    def _has_room(self, pieces: Mapping[str, Piece], step: int) -> bool:
+    def _has_room(self, pieces: Mapping[str, TensorPiece], step: int) -> bool:
         """Whether a copy of the state may be made, for the thread that writes."""
         if not self.config.in_background:
             return False
@@ -244,7 +244,7 @@ class Checkpointer:
         self,
         draft: Path,
         plain: Mapping[str, bytes],
-        pieces: Mapping[str, Piece],
+        pieces: Mapping[str, TensorPiece],
         manifest: Mapping[str, Any],
     ) -> None:
         """Write this process's part; the main process makes a checkpoint of all parts."""
@@ -282,7 +282,7 @@ class Checkpointer:
                 return
             self._told.append(
                 f"checkpoint {kept[0].name} is dropped: with it there would be"
-                f" {bytesize(sum(sizes))}, and checkpoints.budget is {bytesize(budget)}"
+                f" {bytesize(sum(sizes))}, and learner.checkpoints.budget is {bytesize(budget)}"
             )
             shutil.rmtree(kept.pop(0), ignore_errors=True)
 
@@ -291,11 +291,6 @@ class Checkpointer:
         told, self._told = self._told, []
         for line in told:
             self._note(line)
-
-    def _tracked_run(self) -> str | None:
-        """Where the curve up to here is, as far as the executor has said so."""
-        noted = self.folder.parent / TRACKED_RUN
-        return noted.read_text() if noted.is_file() else None
 
     def _steps(self) -> list[Path]:
         """Published checkpoint directories, oldest first."""
@@ -310,6 +305,12 @@ class Checkpointer:
                     f"{path}: this checkpoint was made with {name}={stored.get(name)}, now it is "
                     f"{self.identity.get(name)}; remove the checkpoint or restore the old value"
                 )
+
+
+def _tracked_run(folder: Path) -> str | None:
+    """Where the curve up to here is, as far as the executor has said so."""
+    noted = folder.parent / TRACKED_RUN
+    return noted.read_text() if noted.is_file() else None
 
 
 def read_checkpoint(

@@ -35,8 +35,8 @@ def checkpoint_bytes(
         state_bytes: Of one number of the optimizer's states.
 
     Returns:
-        Bytes of one checkpoint. There are `checkpoints.keep` of them, and one more while it is
-        written.
+        Bytes of one checkpoint. There are `learner.checkpoints.keep` of them, and one more while
+        one is written.
 
     """
     trained = num_parameters if num_trained is None else num_trained

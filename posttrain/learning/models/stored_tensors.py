@@ -7,7 +7,7 @@ reads asks for the rows that it wants, so a checkpoint does not mind how many pr
 import copy
 import json
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -21,7 +21,7 @@ from posttrain.stage.hashing import sha256_hasher
 
 Outline = tuple[torch.dtype, tuple[int, ...]]
 """Type of the numbers, and shape of the whole tensor."""
-PieceOf = Callable[[Any], "Piece | None"]
+PieceOf = Callable[[Any], "TensorPiece | None"]
 """What of a value this process writes; None for what is no tensor, or goes with plain values."""
 
 _MARK = "a tensor of the checkpoint"
@@ -45,10 +45,17 @@ _TYPES = {
     torch.bool: "BOOL",
 }
 _NAMES = {name: dtype for dtype, name in _TYPES.items()}
+# What `torch.load` reads back with `weights_only`, beside containers.
+_PLAIN = frozenset(
+    {
+        *(type(None), bool, int, float, complex, str, bytes, bytearray),
+        *(torch.Tensor, torch.nn.Parameter, torch.Size, torch.device, torch.dtype),
+    }
+)
 
 
 @dataclass(frozen=True)
-class Piece:
+class TensorPiece:
     """What one process has of a tensor: the rows from `first_row` on."""
 
     tensor: Tensor
@@ -62,18 +69,18 @@ class Piece:
         return self.tensor.numel() * self.tensor.element_size()
 
 
-def whole_piece(value: Any) -> Piece | None:
+def whole_piece(value: Any) -> TensorPiece | None:
     """All of a plain tensor; None for anything else."""
     if type(value) is not Tensor or value.dtype not in _TYPES or value.layout != torch.strided:
         return None
-    return Piece(value.detach(), tuple(value.shape))
+    return TensorPiece(value.detach(), tuple(value.shape))
 
 
 class TensorsApart:
     """Takes states apart: plain values with marks, and what this process has of each tensor."""
 
     def __init__(self, piece_of: PieceOf) -> None:
-        self.pieces: dict[str, Piece] = {}
+        self.pieces: dict[str, TensorPiece] = {}
         """By the names of the tensors."""
         self._piece_of = piece_of
         self._names: dict[tuple[Any, ...], str] = {}
@@ -101,7 +108,7 @@ class TensorsApart:
         piece = self._piece_of(value)
         return value if piece is None else {_MARK: self._named(piece, place)}
 
-    def _named(self, piece: Piece, place: str) -> str:
+    def _named(self, piece: TensorPiece, place: str) -> str:
         """The name of a piece; a weight that is tied to another one has that one's."""
         tensor = piece.tensor
         memory = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
@@ -138,7 +145,29 @@ def put_together(value: Any, read: Callable[[str], Any]) -> Any:
     return value
 
 
-def on_host(pieces: Mapping[str, Piece]) -> dict[str, Piece]:
+def foreign(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Find what is neither plain nor a tensor in a state.
+
+    Args:
+        value: The state, or a part of it.
+        place: The keys that lead to the part.
+
+    Yields:
+        The keys that lead to each such value, and the value.
+
+    """
+    if type(value) in (dict, OrderedDict, Counter):
+        for key, each in value.items():
+            yield from foreign(key, f"the key {place}[{key!r}]")
+            yield from foreign(each, f"{place}[{key!r}]")
+    elif type(value) in (list, tuple, set):
+        for index, each in enumerate(value):
+            yield from foreign(each, f"{place}[{index}]")
+    elif type(value) not in _PLAIN:
+        yield place, value
+
+
+def on_host(pieces: Mapping[str, TensorPiece]) -> dict[str, TensorPiece]:
     """Copy pieces to memory that nobody changes.
 
     Args:
@@ -149,7 +178,7 @@ def on_host(pieces: Mapping[str, Piece]) -> dict[str, Piece]:
 
     """
     return {
-        name: Piece(
+        name: TensorPiece(
             piece.tensor.to("cpu", copy=True, memory_format=torch.contiguous_format),
             piece.shape,
             piece.first_row,
@@ -158,7 +187,9 @@ def on_host(pieces: Mapping[str, Piece]) -> dict[str, Piece]:
     }
 
 
-def write_tensors(folder: Path, pieces: Mapping[str, Piece], *, rank: int = 0) -> tuple[str, str]:
+def write_tensors(
+    folder: Path, pieces: Mapping[str, TensorPiece], *, rank: int = 0
+) -> tuple[str, str]:
     """Write one process's file, hashing the bytes as they go.
 
     Args:
@@ -183,7 +214,7 @@ def write_tensors(folder: Path, pieces: Mapping[str, Piece], *, rank: int = 0) -
     return name, hasher.hexdigest()
 
 
-def _header(ordered: list[tuple[str, Piece]]) -> bytes:
+def _header(ordered: list[tuple[str, TensorPiece]]) -> bytes:
     entries: dict[str, Any] = {
         "__metadata__": {
             _ROWS: json.dumps({name: [piece.first_row, piece.shape] for name, piece in ordered})
@@ -202,7 +233,7 @@ def _header(ordered: list[tuple[str, Piece]]) -> bytes:
     return len(header).to_bytes(8, "little") + header
 
 
-def _contents_of(ordered: list[tuple[str, Piece]]) -> Iterator[bytes | memoryview]:
+def _contents_of(ordered: list[tuple[str, TensorPiece]]) -> Iterator[bytes | memoryview]:
     for _, piece in ordered:
         flat = piece.tensor.cpu().contiguous().reshape(-1).view(torch.uint8)
         for part in torch.split(flat, _BYTES_AT_ONCE) if flat.numel() else ():
@@ -236,7 +267,15 @@ class StoredTensors:
         return self.stored(name).rows()
 
     def read(self, name: str, begin: int, end: int, out: Tensor) -> None:
-        """Read the rows of one from `begin` to `end` into a tensor of that shape."""
+        """Read rows of one tensor.
+
+        Args:
+            name: Of the tensor.
+            begin: First row.
+            end: Behind the last row.
+            out: Gets them.
+
+        """
         count = 0
         for first, last, file in self._pieces[name]:
             low, high = max(begin, first), min(end, last)

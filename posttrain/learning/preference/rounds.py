@@ -105,15 +105,18 @@ def run_rounds(
     checkpointer = Checkpointer(
         context.scratch / "rounds",
         every=1,
-        config=config.checkpoints.model_copy(update={"keep": 1}),
+        config=config.learner.checkpoints.model_copy(update={"keep": 1}),
         identity=identity,
         note=context.note,
     )
     progress = Progress(trainable.parts() | {"curve": curve, "rounds": log}, checkpointer)
     done = progress.restore(context.device)
     sampling = config.sampling
-    opened = open_engine(sampling.engine, policy, batch_size=sampling.batch_size)
-    with closing(checkpointer), opened as engine:
+    batch_size = sampling.batch_size
+    with (
+        closing(checkpointer),
+        open_engine(sampling.engine, policy, batch_size=batch_size) as engine,
+    ):
         for number in range(1, config.rounds + 1):
             inner = replace(
                 context,

@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 from posttrain.learning.algorithms.check import note_on_ratio
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.presets import AlgorithmConfig
-from posttrain.learning.models.checkpoints_config import CheckpointsConfig
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rl.config_checks import (
     check_ahead,
@@ -46,10 +45,8 @@ class RlConfig(Schedulable):
 
     IDENTITY_OF: ClassVar[str] = "rl"
     # A method is the same whatever it runs on, and at any budget of steps.
-    MECHANICS = frozenset({"steps", "max_logprob_gap", "checkpoint_every", "checkpoints", "ahead"})
-    FIXED: ClassVar[frozenset[str]] = frozenset(
-        {"steps", "staleness", "checkpoint_every", "checkpoints", "ahead"}
-    )
+    MECHANICS = frozenset({"steps", "max_logprob_gap", "checkpoint_every", "ahead"})
+    FIXED: ClassVar[frozenset[str]] = frozenset({"steps", "staleness", "checkpoint_every", "ahead"})
     algorithm: AlgorithmConfig = Algorithm()
     """A preset's name, or a preset with some switches set otherwise."""
     reward: RewardStack = RewardStack()
@@ -89,8 +86,6 @@ class RlConfig(Schedulable):
     """A rule for stopping before the last step; none trains all of them."""
     checkpoint_every: Annotated[int, UNKEYED] = Field(10, ge=0)
     """Optimizer updates between resumable checkpoints; 0 writes none."""
-    checkpoints: Annotated[CheckpointsConfig, UNKEYED] = CheckpointsConfig()
-    """How many of them stay, and whether steps wait for them."""
 
     @property
     def oldest(self) -> int:

@@ -34,7 +34,7 @@ class Critic:
 
     def values(self, batch: TrainBatch) -> Tensor:
         """Expected reward before each drawn token, 0 at the others. ``[B, T]``."""
-        return values_of(self.trunk, self.head, batch)
+        return values_on_trunk(self.trunk, self.head, batch)
 
     def state_dict(self) -> dict[str, Any]:
         """Head, own trunk and optimizer."""
@@ -53,7 +53,7 @@ class Critic:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-def values_of(trunk: "PreTrainedModel", head: nn.Module, batch: TrainBatch) -> Tensor:
+def values_on_trunk(trunk: "PreTrainedModel", head: nn.Module, batch: TrainBatch) -> Tensor:
     """Compute the values of a head on a trunk.
 
     Args:
@@ -72,7 +72,16 @@ def values_of(trunk: "PreTrainedModel", head: nn.Module, batch: TrainBatch) -> T
 
 
 def critic_optimizer(head: nn.Module, trunk: "PreTrainedModel | None") -> Optimizer:
-    """Build AdamW for the head, and the trunk where it is the critic's own."""
+    """Build AdamW for a value model.
+
+    Args:
+        head: Its head.
+        trunk: Its own trunk, without that model's head; None where the trunk is the policy.
+
+    Returns:
+        One object that steps and clips.
+
+    """
     parameters = [*head.parameters()]
     if trunk is not None:
         parameters += [p for p in trunk.base_model.parameters() if p.requires_grad]

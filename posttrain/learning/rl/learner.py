@@ -1,6 +1,6 @@
 """The policy and everything that learns with it: one optimizer update after the other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,6 @@ from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.rollout import (
     Group,
 )
-from posttrain.learning.training.best_weights import BestWeights
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, Stateful
 
@@ -95,16 +94,16 @@ class PolicyLearner:
         """
         return Progress(parts, checkpointer)
 
-    def finish(self, best: BestWeights | None = None) -> None:
+    def finish(self, put_best: Callable[[], None] | None = None) -> None:
         """Make the policy what is to be saved, but for the merging of an adapter.
 
         Args:
-            best: Weights to take in the place of the last ones.
+            put_best: Puts other weights in the place of the last ones.
 
         """
         self.trainable.finish()
-        if best is not None:
-            best.put_in_place()
+        if put_best is not None:
+            put_best()
 
     def training_samples(
         self, groups: Sequence[Group], *, step: int

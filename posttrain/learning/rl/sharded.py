@@ -1,10 +1,9 @@
 """The learner of several processes: each its share of every update, the policy in shards."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from posttrain.learning.models.checkpoint import Checkpointer
@@ -25,7 +24,7 @@ from posttrain.learning.models.distributed.shard import (
 )
 from posttrain.learning.models.load import bit_sums
 from posttrain.learning.models.optim import build_optimizer
-from posttrain.learning.rl.batch import TrainBatch, TrainSample, lengths_and_groups
+from posttrain.learning.rl.batch import TrainBatch
 from posttrain.learning.rl.failures import refuse_infinite
 from posttrain.learning.rl.learner import (
     MAXIMA,
@@ -33,73 +32,14 @@ from posttrain.learning.rl.learner import (
     PolicyLearner,
     whole_denominator,
 )
-from posttrain.learning.rl.passes import ModelPasses, Pass
-from posttrain.learning.rl.rollout import Group
-from posttrain.learning.rl.sharded_critic import ShardedCritic
-from posttrain.learning.training.best_weights import BestWeights
+from posttrain.learning.rl.sharded_models import (
+    ShardedCritic,
+    ShardedPasses,
+    refuse_whole_weights,
+)
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, Stateful
 from posttrain.learning.training.sharded import SharedProgress, shares, twin
-from posttrain.stage.errors import UserError
-
-
-@dataclass
-class ShardedPasses(ModelPasses):
-    """One of several processes, which all ask for the same rows and all get them."""
-
-    group: ProcessGroup
-    sharded: Sharded
-    sharded_reference: Sharded | None = None
-
-    def present_logprobs(self, batch: TrainBatch) -> Tensor:
-        """Of the policy as it is now. ``[B, T]``."""
-        with torch.no_grad():
-            logprobs_BT: Tensor = self.sharded(
-                self.policy, batch.input_ids_BT, batch.mask_BT
-            ).logprobs_BT
-        return logprobs_BT
-
-    def reference_logprobs(self, batch: TrainBatch) -> Tensor:
-        """Of the reference policy as it is now. ``[B, T]``."""
-        assert self.sharded_reference is not None
-        with torch.no_grad():
-            logprobs_BT: Tensor = self.sharded_reference(
-                self.policy, batch.input_ids_BT, batch.mask_BT
-            ).logprobs_BT
-        return logprobs_BT
-
-    def present_values(self, batch: TrainBatch) -> Tensor:
-        """Of the critic as it is now. ``[B, T]``."""
-        assert self.critic is not None
-        if self.critic.owns_trunk:
-            return super().present_values(batch)
-
-        def on_the_policy(_: Any) -> Tensor:
-            return self.values(batch)
-
-        with torch.no_grad():
-            values_BT: Tensor = self.sharded(on_the_policy)
-        return values_BT
-
-    def buckets(self, lengths: Sequence[int], groups: Sequence[int]) -> list[list[int]]:
-        """Make one for each process, if rows suffice; see `ModelPasses.buckets`."""
-        budget = self.config.updates.micro_batch_tokens
-        buckets = self._within(lengths, groups, budget)
-        while len(buckets) < min(self.group.size, len(lengths)) and budget > max(lengths):
-            budget = max(budget // 2, *lengths)
-            buckets = self._within(lengths, groups, budget)
-        return buckets
-
-    def _found(self, samples: Sequence[TrainSample], compute: Pass) -> dict[int, tuple[float, ...]]:
-        rows: dict[int, tuple[float, ...]] = {}
-        for bucket, counts in shares(self.buckets(*lengths_and_groups(samples)), self.group):
-            found = self._rows_of(bucket, samples, compute)
-            rows |= found if counts else {}
-        everyone: dict[int, tuple[float, ...]] = {}
-        for found in self.group.from_all(rows):
-            everyone |= found
-        return everyone
-
 
 _STORE = "rollouts"
 
@@ -130,13 +70,6 @@ class ShardedPolicyLearner(PolicyLearner):
         """Give the whole policy of the main process alone the weights as they are now."""
         restore(self.whole.model, self.sharded, self.group)
 
-    def training_samples(
-        self, groups: Sequence[Group], *, step: int
-    ) -> list[list[TrainSample | None]]:
-        """Free the whole policy, as all is drawn; see `PolicyLearner.training_samples`."""
-        take_back(self.whole.model)
-        return super().training_samples(groups, step=step)
-
     def weights(self) -> Any:
         """The whole weights; every process must ask for them."""
         return GatheredTensors(self.sharded.model, self.group)
@@ -159,9 +92,9 @@ class ShardedPolicyLearner(PolicyLearner):
             adapted[_STORE] = MainsOwn(parts[_STORE], self.group)
         return SharedProgress({**parts, **adapted}, checkpointer, self.group, in_shards)
 
-    def finish(self, best: BestWeights | None = None) -> None:
+    def finish(self, put_best: Callable[[], None] | None = None) -> None:
         """Give the whole policy its weights in the main process; the others are done."""
-        super().finish(best)
+        super().finish(put_best)
         restore(self.whole.model, self.sharded, self.group)
         if not self.group.is_main:
             raise Dismissed
@@ -171,6 +104,8 @@ class ShardedPolicyLearner(PolicyLearner):
         self, parts: Sequence[TrainBatch], *, where: str, first: bool = True
     ) -> dict[str, float]:
         """Add up this process's share of an update's gradient; see `PolicyLearner.accumulate`."""
+        # All of the step is drawn, and what the backward pass keeps wants room.
+        take_back(self.whole.model)
         whole = whole_denominator(parts, self.passes.config)
         of_critic = whole_denominator([p.for_critic() for p in parts], self.passes.config)
         denominators = whole, max(1, of_critic)
@@ -201,7 +136,7 @@ class ShardedPolicyLearner(PolicyLearner):
 
 def in_shards(learner: PolicyLearner) -> ShardedPolicyLearner:
     """The same learner as one of several processes; its model lends its weights and is whole."""
-    _refuse_whole_weights(learner)
+    refuse_whole_weights(learner.passes.config)
     passes = learner.passes
     group = current_process_group(passes.device)
     offload = passes.config.learner.offload
@@ -231,19 +166,3 @@ def in_shards(learner: PolicyLearner) -> ShardedPolicyLearner:
     )
     made.lend()
     return made
-
-
-def _refuse_whole_weights(learner: PolicyLearner) -> None:
-    """Refuse what works on whole weights."""
-    config = learner.passes.config
-    asked = {
-        "the mean over the vocabulary": "vocabulary_ratio" in config.algorithm.needs,
-        "advantage learned": "turn_values" in config.algorithm.needs,
-        "updates.rehearsals": bool(config.updates.rehearsals),
-    }
-    for name, is_set in asked.items():
-        if is_set:
-            raise UserError(
-                f"rl: {name} works on whole weights, but several processes have a part each; do"
-                " without it, or leave resources.processes out"
-            )

@@ -53,7 +53,7 @@ class LearnerConfig(StageConfig):
     """How the gradient is computed and which weights it moves; every default changes nothing."""
 
     MECHANICS = frozenset(
-        {"precision", "attention", "packing", "activation_checkpointing", "offload"}
+        {"precision", "attention", "packing", "activation_checkpointing", "offload", "checkpoints"}
     )
     precision: Literal["fp32", "bf16"] = "fp32"
     """`bf16` computes in bfloat16 with weights, optimizer, logits and loss in float32."""
@@ -72,6 +72,8 @@ class LearnerConfig(StageConfig):
     """Save an exponential moving average of the weights with this decay per step."""
     early_stop: EarlyStopConfig | None = None
     """Stop by the loss on held-out rows."""
+    checkpoints: Annotated[CheckpointsConfig, UNKEYED] = CheckpointsConfig()
+    """How many resumable checkpoints stay, and whether steps wait for them."""
 
 
 class PaceConfig(Schedulable):
@@ -102,7 +104,7 @@ class PaceConfig(Schedulable):
 class TrainingConfig(StageConfig):
     """How long, how fast and in what portions to train."""
 
-    MECHANICS = frozenset({"micro_batch_tokens", "checkpoint_every", "checkpoints"})
+    MECHANICS = frozenset({"micro_batch_tokens", "checkpoint_every"})
     STAGE: ClassVar[str] = ""
     """Name before those of the metrics, `sft` of `sft/loss`; without one, none are declared."""
 
@@ -128,8 +130,6 @@ class TrainingConfig(StageConfig):
     refuses."""
     checkpoint_every: Annotated[int, UNKEYED] = Field(100, ge=0)
     """Steps between resumable checkpoints; 0 writes none."""
-    checkpoints: Annotated[CheckpointsConfig, UNKEYED] = CheckpointsConfig()
-    """How many of them stay, and whether steps wait for them."""
     learner: LearnerConfig = LearnerConfig()
     """Precision, packing, adapters, averaging and early stop."""
 

@@ -1,6 +1,6 @@
 """Several processes train together, each taking its share of every step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -21,7 +21,6 @@ from posttrain.learning.models.distributed.optim import ShardedMuon, ShardedOpti
 from posttrain.learning.models.distributed.shard import restore, shard
 from posttrain.learning.models.optim import Optimizer, build_optimizer
 from posttrain.learning.models.optimization import OptimizationConfig
-from posttrain.learning.training.best_weights import BestWeights
 from posttrain.learning.training.generators import restore_generators
 from posttrain.learning.training.prepare import MovingAverage, Trainable
 from posttrain.learning.training.progress import GENERATORS, Progress, Stateful
@@ -108,9 +107,9 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
         value, _ = self._sharded(self.objective.loss, part, 1.0)
         return float(value)
 
-    def finish(self, best: BestWeights | None = None) -> None:
+    def finish(self, put_best: Callable[[], None] | None = None) -> None:
         """Give the whole model its weights in the main process; the others are done."""
-        super().finish(best)
+        super().finish(put_best)
         restore(self._whole.model, self._sharded, self._group)
         if not self._group.is_main:
             raise Dismissed

@@ -60,7 +60,7 @@ def train(
     checkpointer = Checkpointer(
         context.scratch,
         every=config.checkpoint_every,
-        config=config.checkpoints,
+        config=config.learner.checkpoints,
         identity=identity,
         note=context.note,
     )
@@ -102,7 +102,8 @@ def train(
             context.progress(step, num_steps)
             progress.save_if_due(step)
     early_stop.finish(step, num_steps=num_steps)
-    trainer.finish(early_stop.best)
+    best = early_stop.best
+    trainer.finish(None if best is None else best.put_in_place)
     return step
 
 

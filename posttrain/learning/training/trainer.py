@@ -1,7 +1,7 @@
 """Who takes the steps of supervised training: this process alone, or together with others."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic
 
 import torch
@@ -12,7 +12,6 @@ from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.memory import check_training_memory
 from posttrain.learning.models.optim import NotFiniteError, Optimizer, build_optimizer
 from posttrain.learning.models.optimization import OptimizationConfig
-from posttrain.learning.training.best_weights import BestWeights
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, Stateful
 from posttrain.learning.training.supervised_objective import SupervisedObjective
@@ -102,16 +101,16 @@ class SupervisedTrainer(Generic[AnyBatch]):
         value, _ = self.objective.loss(self.trainable.model, part, 1.0)
         return float(value)
 
-    def finish(self, best: BestWeights | None = None) -> None:
+    def finish(self, put_best: Callable[[], None] | None = None) -> None:
         """Make the model what is to be saved.
 
         Args:
-            best: Weights to take in the place of the last ones, if any were measured.
+            put_best: Puts other weights in the place of the last ones, if any were measured.
 
         """
         self.trainable.finish()
-        if best is not None:
-            best.put_in_place()
+        if put_best is not None:
+            put_best()
 
 
 def check_finite(loss: float, *, where: str) -> None:

@@ -11,8 +11,8 @@ from posttrain.learning.models import checkpoint
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.checkpoints_config import CheckpointsConfig
 from posttrain.learning.models.stored_tensors import (
-    Piece,
     StoredTensors,
+    TensorPiece,
     TensorsApart,
     put_together,
     whole_piece,
@@ -117,7 +117,7 @@ def test_a_budget_drops_the_oldest_and_says_so_but_never_the_newest(tmp_path, bu
     left = [step for step in (10, 15, 20) if step not in dropped]
     assert names(keeper) == [f"step-{step:09d}" for step in left]
     assert [note.split()[1] for note in notes] == [f"step-{step:09d}" for step in dropped]
-    assert all(f"checkpoints.budget is {budget[:-2]} kB" in note for note in notes)
+    assert all(f"learner.checkpoints.budget is {budget[:-2]} kB" in note for note in notes)
     assert keeper.load().step == 20
 
 
@@ -153,7 +153,7 @@ def test_a_tied_weight_is_written_once_and_read_in_both_places(tmp_path):
 def test_rows_are_found_in_whatever_files_they_are(tmp_path):
     rows = torch.arange(10.0).reshape(5, 2)
     for rank, (first, last) in enumerate([(0, 2), (2, 4), (4, 5), (5, 5)]):
-        write_tensors(tmp_path, {"w": Piece(rows[first:last], (5, 2), first)}, rank=rank)
+        write_tensors(tmp_path, {"w": TensorPiece(rows[first:last], (5, 2), first)}, rank=rank)
     stored = StoredTensors(tmp_path).stored("w")
     assert (stored.shape, stored.dtype) == ((5, 2), torch.float32)
     assert torch.equal(stored.rows(), rows)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, Shard
 
 from posttrain.learning.models.distributed.group import ProcessGroup
-from posttrain.learning.models.stored_tensors import Piece, StoredTensor, whole_piece
+from posttrain.learning.models.stored_tensors import StoredTensor, TensorPiece, whole_piece
 
 
 class ShareOfGroup:
@@ -19,11 +19,11 @@ class ShareOfGroup:
         self.rank, self.size = group.rank, group.size
         self._group = group
 
-    def piece_of(self, value: Any) -> Piece | None:
+    def piece_of(self, value: Any) -> TensorPiece | None:
         """The rows here of a tensor in shards; of another tensor all, in the main process."""
         if isinstance(value, DTensor):
             rows = value.to_local().detach()
-            return Piece(rows, tuple(value.shape), first_row(value, self._group))
+            return TensorPiece(rows, tuple(value.shape), first_row(value, self._group))
         return whole_piece(value) if self.rank == 0 else None
 
     def agree(self, draft: Path) -> Path:
