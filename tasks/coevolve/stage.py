@@ -42,6 +42,7 @@ def run(
     checkpointer = Checkpointer(
         context.scratch,
         every=config.checkpoint_every,
+        config=config.learner.checkpoints,
         identity=_identity(config, inputs, context, policies=before),
         note=context.note,
     )

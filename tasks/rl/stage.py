@@ -48,6 +48,7 @@ def run(
     checkpointer = Checkpointer(
         context.scratch,
         every=config.checkpoint_every,
+        config=config.learner.checkpoints,
         identity=_identity(config, inputs, context, policy=before),
         note=context.note,
     )
@@ -61,8 +62,8 @@ def run(
         state = start_state(config, pool, learner, *tools, context, inputs=inputs)
         train(state, context=context, checkpointer=checkpointer)
 
-    learner.finish()
-    _take_best(state, context)
+    _note_best(state, context)
+    learner.finish(None if state.best is None else state.best.put_in_place)
     learner.trainable.merge()
     after = weights_digest(policy.model)
     if after == begun:
@@ -97,7 +98,7 @@ def run(
     return metrics
 
 
-def _take_best(state: RlState, context: StageContext) -> None:
+def _note_best(state: RlState, context: StageContext) -> None:
     best = state.best
     if best is None:
         return
@@ -106,7 +107,6 @@ def _take_best(state: RlState, context: StageContext) -> None:
             "rl: by stop.metric no step's policy was better than the one that it started from; set"
             " stop.keep to last, or sample more problems per step if the metric is that noisy"
         )
-    best.put_in_place()
     context.note(f"the policy is that after step {best.step}, the best that was measured")
 
 

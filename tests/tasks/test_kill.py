@@ -14,7 +14,7 @@ OPTIMISATION = {
     "checkpoint_every": 2,
     "optimization": {"warmup_steps": 2},
 }
-# A checkpoint makes 8 fsyncs: four states, the manifest, two folders, and the folder above.
+# A checkpoint makes 9 fsyncs: tensors, four states, the manifest, two folders, the folder above.
 KILLS = [("step", 1), ("step", 5), ("fsync", 2), ("fsync", 8), ("fsync", 20)]
 
 SFT, REWARD = ["policy", "curve"], ["reward_model", "pairs", "curve", "report"]

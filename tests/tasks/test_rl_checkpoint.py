@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from posttrain.learning.curriculum.base import ProblemSampler, ProblemStream
+from posttrain.learning.models.checkpoint import read_checkpoint
 from posttrain.learning.rewards.combines.base import Combine
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.stage.context import TRACKED_RUN, StageContext
@@ -84,7 +85,7 @@ def checkpoint(stopped):
 
 
 def state(checkpoint, name):
-    return torch.load(checkpoint / f"{name}.pt", weights_only=True)
+    return read_checkpoint(checkpoint).states[name]
 
 
 def test_it_holds_everything_that_changes(checkpoint):

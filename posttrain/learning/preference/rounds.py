@@ -1,6 +1,7 @@
 """On-policy rounds: sample from the policy as it is, score, build pairs, train, and again."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,15 +101,21 @@ def run_rounds(
     log, tables = RoundLog(), list[pl.DataFrame]()
     weights = weights_digest(policy.model)
     identity = run_identity(config, seed=context.seed, weights=weights, **asked.digests)
-    progress = Progress(
-        trainable.parts() | {"curve": curve, "rounds": log},
-        Checkpointer(
-            context.scratch / "rounds", every=1, keep=1, identity=identity, note=context.note
-        ),
+    checkpointer = Checkpointer(
+        context.scratch / "rounds",
+        every=1,
+        config=config.learner.checkpoints.model_copy(update={"keep": 1}),
+        identity=identity,
+        note=context.note,
     )
+    progress = Progress(trainable.parts() | {"curve": curve, "rounds": log}, checkpointer)
     done = progress.restore(context.device)
     sampling = config.sampling
-    with open_engine(sampling.engine, policy, batch_size=sampling.batch_size) as engine:
+    batch_size = sampling.batch_size
+    with (
+        closing(checkpointer),
+        open_engine(sampling.engine, policy, batch_size=batch_size) as engine,
+    ):
         for number in range(1, config.rounds + 1):
             inner = replace(
                 context,

@@ -36,18 +36,11 @@ class Critic:
         wide = widened(weight[:0]).dtype
         self.head = nn.Linear(weight.shape[1], 1, bias=False).to(weight.device, wide)
         nn.init.zeros_(self.head.weight)
-        parameters = [*self.head.parameters()]
-        if self.owns_trunk:
-            parameters += [p for p in self.trunk.base_model.parameters() if p.requires_grad]
-        adamw = torch.optim.AdamW(parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0)
-        self.optimizer = Optimizer(parameters, {"critic": adamw})
+        self.optimizer = critic_optimizer(self.head, self.trunk if self.owns_trunk else None)
 
     def values(self, batch: TrainBatch) -> Tensor:
         """Expected reward before each drawn token, 0 at the others. ``[B, T]``."""
-        hidden_BTD = hidden_states(self.trunk, batch.input_ids_BT)
-        before_BT = self.head(hidden_BTD[:, :-1].to(self.head.weight.dtype))[..., 0].float()
-        values_BT = torch.cat([torch.zeros_like(before_BT[:, :1]), before_BT], dim=1)
-        return torch.where(batch.mask_BT, values_BT, 0.0)
+        return values_on_trunk(self.trunk, self.head, batch)
 
     def state_dict(self) -> dict[str, Any]:
         """Head, own trunk and optimizer."""
@@ -64,3 +57,39 @@ class Critic:
         if self.owns_trunk:
             self.trunk.base_model.load_state_dict(state["trunk"])
         self.optimizer.load_state_dict(state["optimizer"])
+
+
+def values_on_trunk(trunk: "PreTrainedModel", head: nn.Linear, batch: TrainBatch) -> Tensor:
+    """Compute the values of a head on a trunk.
+
+    Args:
+        trunk: A causal language model, whose own head is not asked.
+        head: From a hidden state to a number.
+        batch: The tokens.
+
+    Returns:
+        Expected reward before each drawn token, 0 at the others. ``[B, T]``.
+
+    """
+    hidden_BTD = hidden_states(trunk, batch.input_ids_BT)
+    before_BT = head(hidden_BTD[:, :-1].to(head.weight.dtype))[..., 0].float()
+    values_BT = torch.cat([torch.zeros_like(before_BT[:, :1]), before_BT], dim=1)
+    return torch.where(batch.mask_BT, values_BT, 0.0)
+
+
+def critic_optimizer(head: nn.Module, trunk: "PreTrainedModel | None") -> Optimizer:
+    """Build AdamW for a value model.
+
+    Args:
+        head: Its head.
+        trunk: Its own trunk, without that model's head; None where the trunk is the policy.
+
+    Returns:
+        One object that steps and clips.
+
+    """
+    parameters = [*head.parameters()]
+    if trunk is not None:
+        parameters += [p for p in trunk.base_model.parameters() if p.requires_grad]
+    adamw = torch.optim.AdamW(parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0)
+    return Optimizer(parameters, {"critic": adamw})

@@ -1,6 +1,6 @@
 """The policy and everything that learns with it: one optimizer update after the other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 MAXIMA = ("logprob_gap_max",)
 """Metrics of which the largest counts, and not the mean."""
+SUMS = ("value_loss",)
+"""Metrics that are parts of the update's loss, divided by its whole denominator: they add up."""
 
 
 @dataclass
@@ -97,9 +99,16 @@ class PolicyLearner:
         """
         return Progress(parts, checkpointer)
 
-    def finish(self) -> None:
-        """Make the policy what is to be saved, but for the merging of an adapter."""
+    def finish(self, put_best: Callable[[], None] | None = None) -> None:
+        """Make the policy what is to be saved, but for the merging of an adapter.
+
+        Args:
+            put_best: Puts other weights in the place of the last ones.
+
+        """
         self.trainable.finish()
+        if put_best is not None:
+            put_best()
 
     def training_samples(
         self, groups: Sequence[Group], *, step: int
@@ -204,8 +213,10 @@ class PolicyLearner:
                 if name in MAXIMA:
                     totals[name] = max(totals.get(name, 0.0), float(value))
                 else:
-                    share = float(value) * count / sum(counts)
-                    totals[name] = totals.get(name, 0.0) + share
+                    added = float(value)
+                    if name not in SUMS:
+                        added = added * count / sum(counts)
+                    totals[name] = totals.get(name, 0.0) + added
         return totals
 
     def loss(

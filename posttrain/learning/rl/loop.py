@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
@@ -45,9 +46,14 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
     Args:
         state: Everything that takes part, before its first step.
         context: Seed, scratch folder and channels of the stage.
-        checkpointer: Writes and finds checkpoints.
+        checkpointer: Writes and finds checkpoints; all are on disk at the end.
 
     """
+    with closing(checkpointer):
+        _take_steps(state, context, checkpointer)
+
+
+def _take_steps(state: RlState, context: StageContext, checkpointer: Checkpointer) -> None:
     queue, buffer, learner = state.queue, state.buffer, state.learner
     saving = _Saving(
         state.progress(state.parts(), checkpointer), state.store, state.schedules.at(0)
@@ -181,7 +187,8 @@ class _Saving:
         return step
 
     def save_if_due(self, state: RlState, step: int, update: int) -> None:
-        """Write a checkpoint where `checkpoint_every` updates have gone by."""
+        """Write a checkpoint where `checkpoint_every` updates have gone by; see `Progress`."""
+        self.progress.checkpointer.raise_failed()
         every, now = self.config.checkpoint_every, self._updates(step, update)
         if every and now // every > self.last // every:
             self.save(state, step, update)

@@ -1,6 +1,7 @@
 """The loop of several policies: draw and exchange, let each learn, remember everything."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -83,6 +84,11 @@ def train_together(
         checkpointer: Writes and finds checkpoints.
 
     """
+    with closing(checkpointer):
+        _take_steps(state, context, checkpointer)
+
+
+def _take_steps(state: SeveralState, context: StageContext, checkpointer: Checkpointer) -> None:
     progress, members = Progress(state.parts(), checkpointer), state.members
     first = progress.restore(context.device)
     if first:
@@ -113,6 +119,7 @@ def train_together(
         ]
         state.curve.log(step + 1, measured | of_all(members, named))
         context.progress(step + 1, steps)
+        checkpointer.raise_failed()
         if config.checkpoint_every and (step + 1) % config.steps_between_checkpoints == 0:
             save(step + 1)
         heed(step + 1, save=save)

@@ -104,7 +104,7 @@ class SharedEngine:
 
     def update(self, policy_version: int) -> None:
         """Hand the engine the present weights; later samples carry this version."""
-        self.learner.lend()
+        self.learner.lend_to_main()
         if self.engine is not None:
             self.engine.update(policy_version)
 

@@ -32,6 +32,7 @@ class RolloutStore:
         self._fresh: list[pl.DataFrame] = []
         self._waiting: list[tuple[int, Rollout]] = []
         self._num_tokens = 0
+        self._digests: dict[str, str] = {}
 
     def add(self, groups: Sequence[Group], *, step: int) -> None:
         """Append the rollouts of one step.
@@ -50,16 +51,21 @@ class RolloutStore:
     def flush(self, step: int) -> None:
         """Write what is in memory as the shard that ends with `step`."""
         if frames := self._laid_out():
-            write_table(pl.concat(frames), self.folder / f"{step:09d}.parquet", ROLLOUTS)
+            shard = self.folder / f"{step:09d}.parquet"
+            write_table(pl.concat(frames), shard, ROLLOUTS)
+            self._digests.pop(shard.name, None)
             self._fresh = []
 
     def state_dict(self) -> dict[str, str]:
         """Digest of every shard by its name; what is in memory must be flushed before."""
-        return {shard.name: sha256_of_file(shard) for shard in self._shards()}
+        for shard in self._shards():
+            if shard.name not in self._digests:
+                self._digests[shard.name] = sha256_of_file(shard)
+        return dict(self._digests)
 
     def load_state_dict(self, state: Mapping[str, str]) -> None:
         """Hold the shards against what `state_dict` said, and drop those of later steps."""
-        self._fresh, self._waiting, self._num_tokens = [], [], 0
+        self._fresh, self._waiting, self._num_tokens, self._digests = [], [], 0, {}
         for shard in self._shards():
             if shard.name not in state:
                 shard.unlink()
@@ -70,6 +76,7 @@ class RolloutStore:
                     f"{shard}: these rollouts of an earlier attempt are missing or damaged;"
                     f" remove {self.folder.parent} and run again"
                 )
+        self._digests = dict(state)
 
     def merge(self, path: Path, *, learned: int) -> int:
         """Write one table of all rollouts.

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from posttrain.data.swing import SwingConfig
 from posttrain.learning.algorithms.part import named_parts
 from posttrain.learning.models.attention import Attention
+from posttrain.learning.models.checkpoints_config import CheckpointsConfig
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.alarms.base import Alarm
 from posttrain.learning.training.alarms.registry import ALARMS
@@ -86,12 +87,13 @@ class LearnerConfig(StageConfig):
 
     MECHANICS = frozenset(
         {
-            "weights",
             "precision",
             "attention",
             "packing",
             "activation_checkpointing",
             "context_parallel",
+            "offload",
+            "checkpoints",
         }
     )
     precision: Literal["fp32", "bf16"] = "fp32"
@@ -111,6 +113,9 @@ class LearnerConfig(StageConfig):
     context_parallel: bool = False
     """Several processes compute the tokens of each micro-batch together, for rows too long for one;
     otherwise each takes micro-batches of its own."""
+    offload: bool = False
+    """Keep each process's shards of weights, gradients and optimizer in host memory, but for the
+    layer that computes; of several processes alone."""
     lora: LoraConfig | None = None
     """Train low-rank adapters and leave the weights as they are."""
     ema_decay: float | None = Field(default=None, gt=0.0, lt=1.0)
@@ -121,6 +126,8 @@ class LearnerConfig(StageConfig):
     with as `router_aux_loss_coef`; those that balance by a bias have none."""
     early_stop: EarlyStopConfig | None = None
     """Stop by the loss on held-out rows."""
+    checkpoints: Annotated[CheckpointsConfig, UNKEYED] = CheckpointsConfig()
+    """How many resumable checkpoints stay, and whether steps wait for them."""
 
     @property
     def holds_base(self) -> bool:

@@ -20,15 +20,10 @@ class EarlyStop:
     ) -> None:
         self._every = config.every if config else 0
         self._rule = StopRule(config, better="lower") if config else None
-        self._best = None
+        keeps = config is not None and config.keep == "best"
+        self.best = BestWeights(trainable) if keeps else None
+        """The weights that the lowest loss was measured of."""
         self._note = context.note
-        if config and config.keep == "best":
-            if context.processes > 1:
-                raise UserError(
-                    "trainer.early_stop.keep best copies whole weights, but several processes have"
-                    " a part each; set keep to last, or leave resources.processes out"
-                )
-            self._best = BestWeights(trainable)
 
     @property
     def stopped(self) -> bool:
@@ -37,7 +32,7 @@ class EarlyStop:
 
     def parts(self) -> dict[str, Stateful]:
         """What a checkpoint holds of it."""
-        parts = {"stopping": self._rule, "best": self._best}
+        parts = {"stopping": self._rule, "best": self.best}
         return {name: part for name, part in parts.items() if part is not None}
 
     def due(self, step: int) -> bool:
@@ -54,12 +49,12 @@ class EarlyStop:
         """
         assert self._rule is not None
         self._rule.observe(heldout_loss)
-        if self._best and self._rule.improved:
-            self._best.mark()
-            self._best.keep(step)
+        if self.best and self._rule.improved:
+            self.best.mark()
+            self.best.keep(step)
 
     def finish(self, step: int, *, num_steps: int) -> None:
-        """Put the best weights in place, if they were kept, and say why training ended.
+        """Say why training ended, and whose weights are in place where the best were kept.
 
         Args:
             step: Steps made.
@@ -68,9 +63,8 @@ class EarlyStop:
         """
         if self.stopped:
             self._note(f"stopped after step {step} of {num_steps}: the held-out loss falls no more")
-        if self._best and self._best.step:
-            self._best.put_in_place()
-            self._note(f"the weights are those after step {self._best.step}, the best measured")
+        if self.best and self.best.step:
+            self._note(f"the weights are those after step {self.best.step}, the best measured")
 
 
 def hold_out(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from posttrain.learning.models.checkpoint import Checkpointer, Snapshot
+from posttrain.learning.models.checkpoint import Checkpointer, Snapshot, read_checkpoint
 from posttrain.learning.training.generators import generator_states, restore_generators
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
@@ -59,7 +59,8 @@ class Progress:
         return states | {GENERATORS: generator_states()}
 
     def save_if_due(self, step: int) -> None:
-        """Write a checkpoint where the schedule asks for one."""
+        """Write a checkpoint where the schedule asks for one; stop where the last one failed."""
+        self.checkpointer.raise_failed()
         if self.checkpointer.due(step):
             self.save(step)
 
@@ -80,9 +81,11 @@ class Progress:
 
     def newest(self, device: str) -> Snapshot | None:
         """The newest checkpoint, if there is one; refuses one that is not of these parts."""
-        snapshot = self.checkpointer.load(device=device)
-        if snapshot is None:
-            return None
+        path = self.checkpointer.newest()
+        return None if path is None else self.of_these_parts(read_checkpoint(path, device=device))
+
+    def of_these_parts(self, snapshot: Snapshot) -> Snapshot:
+        """Refuse a checkpoint that is not of these parts."""
         differing = sorted(snapshot.states.keys() ^ {*self.parts, GENERATORS})
         if differing:
             owner = "only the checkpoint" if differing[0] in snapshot.states else "only this run"
@@ -101,7 +104,7 @@ def run_identity(config: StageConfig, *, seed: int, **digests: str) -> dict[str,
     {'config.rate': '0.1', 'seed': '0', 'inputs.policy': 'ab'}
 
     Args:
-        config: Every field of it counts that could change a byte.
+        config: Every field of it counts that can change a byte of the result.
         seed: Of the stage.
         **digests: Digest of each input, by name.
 

@@ -1,14 +1,18 @@
 """Several processes train together, each taking its share of every step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from posttrain.data.batching import AnyBatch
 from posttrain.learning.models.build_optim import build_optimizer
-from posttrain.learning.models.checkpoint import Checkpointer
-from posttrain.learning.models.distributed.gather import GatheredTensors, SharedValues
+from posttrain.learning.models.checkpoint import Checkpointer, read_checkpoint
+from posttrain.learning.models.distributed.checkpoint import (
+    InShards,
+    LikeTensors,
+    ShareOfGroup,
+)
+from posttrain.learning.models.distributed.gather import GatheredTensors
 from posttrain.learning.models.distributed.group import (
     Dismissed,
     ProcessGroup,
@@ -40,7 +44,7 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
     ) -> None:
         self._group = current_process_group(context.device)
         self._whole = trainable
-        self._sharded = shard(trainable.model, self._group)
+        self._sharded = shard(trainable.model, self._group, offload=trainable.config.offload)
         batches = replace(objective.batches, at_least=self._group.size)
         super().__init__(
             twin(trainable, self._sharded.model), replace(objective, batches=batches), context
@@ -52,16 +56,17 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
         return ShardedOptimizer(built, self._group)
 
     def progress(self, parts: Mapping[str, Stateful], checkpointer: Checkpointer) -> Progress:
-        """Save what one process would put into it; see `SupervisedTrainer.progress`."""
+        """Save the shards of all processes; see `SupervisedTrainer.progress`."""
         tensors: dict[str, Stateful] = {
-            name: GatheredTensors(part, self._group)
-            for name, part in self.trainable.parts().items()
+            name: InShards(part, self._group) for name, part in self.trainable.parts().items()
         }
-        others: dict[str, Stateful] = {
-            name: part if isinstance(part, ShardedOptimizer) else SharedValues(part, self._group)
-            for name, part in parts.items()
-        }
-        return SharedProgress(tensors | others, checkpointer, self._group)
+        if "best" in parts:
+            own = dict(self.trainable.model.named_parameters())
+            tensors["best"] = LikeTensors(parts["best"], own, self._group)
+        in_shards = {*tensors, *(n for n, p in parts.items() if isinstance(p, ShardedOptimizer))}
+        return SharedProgress(
+            dict(parts) | tensors, checkpointer, self._group, frozenset(in_shards)
+        )
 
     def weights(self) -> Any:
         """The whole weights; every process must ask for them."""
@@ -106,9 +111,9 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
         value, _ = self._sharded(self.objective.loss, part, 1.0)
         return float(value)
 
-    def finish(self) -> None:
+    def finish(self, put_best: Callable[[], None] | None = None) -> None:
         """Give the whole model its weights in the main process; the others are done."""
-        super().finish()
+        super().finish(put_best)
         restore(self._whole.model, self._sharded, self._group)
         if not self._group.is_main:
             raise Dismissed
@@ -117,32 +122,34 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
 
 @dataclass(frozen=True)
 class SharedProgress(Progress):
-    """A checkpoint that the main process writes and reads for all."""
+    """A checkpoint to which every process adds its shards; all else is the main process's."""
 
     group: ProcessGroup
+    in_shards: frozenset[str]
+    """Names of the parts that every process writes and reads; of the others each takes up what the
+    main process wrote."""
 
-    def save(
-        self,
-        step: int,
-        *,
-        facts: Mapping[str, Any] | None = None,
-        files: Mapping[str, Path] | None = None,
-    ) -> None:
-        """Gather the state, which the main process writes; see `Progress.save`."""
-        states = self.states()
+    def __post_init__(self) -> None:
+        """Let the checkpointer write this process's share."""
+        self.checkpointer.share = ShareOfGroup(self.group)
+
+    def states(self) -> dict[str, Any]:
+        """All states in the main process, elsewhere those in shards."""
         if self.group.is_main:
-            self.checkpointer.save(step, states, facts=facts, files=files)
+            return super().states()
+        return {name: self.parts[name].state_dict() for name in sorted(self.in_shards)}
 
-    def restore(self, device: str) -> int:
+    def restore(self, device: str) -> int:  # noqa: ARG002 - every part knows where its tensors lie
         """Take up the newest checkpoint that the main process finds."""
-        snapshot = self.newest("cpu") if self.group.is_main else None
-        step = int(self.group.from_main(snapshot.step if snapshot else 0))
-        if step:
-            for name, part in self.parts.items():
-                part.load_state_dict(snapshot.states[name] if snapshot else None)
-            own = snapshot.states[GENERATORS] if snapshot else None
-            restore_generators(self.group.from_main(own))
-        return step
+        found = self.checkpointer.newest() if self.group.is_main else None
+        path = self.group.from_main(found)
+        if path is None:
+            return 0
+        snapshot = self.of_these_parts(read_checkpoint(path, in_pieces=self.in_shards))
+        for name, part in self.parts.items():
+            part.load_state_dict(snapshot.states[name])
+        restore_generators(snapshot.states[GENERATORS])
+        return snapshot.step
 
 
 def shares(parts: Sequence[T], group: ProcessGroup) -> list[tuple[T, bool]]:

@@ -1,7 +1,7 @@
 """Who takes the steps of supervised training: this process alone, or together with others."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic
 
 import torch
@@ -117,9 +117,16 @@ class SupervisedTrainer(Generic[AnyBatch]):
         value, _ = self.objective.loss(self.trainable.model, part, 1.0)
         return float(value)
 
-    def finish(self) -> None:
-        """Make the model what is to be saved."""
+    def finish(self, put_best: Callable[[], None] | None = None) -> None:
+        """Make the model what is to be saved.
+
+        Args:
+            put_best: Puts other weights in the place of the last ones, if any were measured.
+
+        """
         self.trainable.finish()
+        if put_best is not None:
+            put_best()
 
     def _heldout_parts(self, heldout: Batches[AnyBatch]) -> Iterable[AnyBatch]:
         batches = (heldout.micro_batches(index) for index in range(len(heldout.steps)))

@@ -43,7 +43,7 @@ def test_sft_in_two_processes_has_the_curve_of_one(stages, tmp_path):
                     "weights": "nf4",
                     "ema_decay": 0.9,
                     "packing": True,
-                    "early_stop": {"every": 3},
+                    "early_stop": {"every": 3, "keep": "best"},
                 },
                 "micro_batch_tokens": 60,
             },

@@ -1,5 +1,8 @@
 """Killed ranks leave nothing behind, resumed runs end as if nothing had happened."""
 
+import random
+import threading
+
 import psutil
 import pytest
 
@@ -65,6 +68,32 @@ def test_after_the_death_of_the_launcher_too(stages, whole, tmp_path):
     # What it watches over ends with it.
     assert gone(watch.seen.values())
     assert stages.run("sft", tmp_path).digests() == whole.digests()
+
+
+def test_shards_in_host_memory_learn_the_same_bits(stages, whole, tmp_path):
+    made = stages.run("sft", tmp_path, config={"learner": {"offload": True}})
+    assert made.outcome.error is None
+    assert made.digests() == whole.digests()
+
+
+def test_kills_at_random_instants_leave_no_trace(stages, whole, tmp_path):
+    """Most of the time a checkpoint is being written: one is due at every second step."""
+    chance, kills = random.Random("kills of two"), []
+
+    def attempt(at, rank, delay):
+        def watch(event):
+            if event["kind"] == "progress" and event["done"] >= at and len(kills) < count:
+                kills.append(rank)
+                threading.Timer(delay, stages.ranks()[rank].kill).start()
+
+        return stages.run("sft", tmp_path, watch=watch)
+
+    for count in (1, 2, 3):
+        made = attempt(1 + 2 * count, count % 2, chance.uniform(0.0, 0.05))
+        assert not made.outcome.ok
+    assert stages.run("sft", tmp_path).digests() == whole.digests()
+    drafts = list((tmp_path / "scratch" / "checkpoints").glob("draft-*"))
+    assert len(drafts) <= 1  # what a kill has cut
 
 
 class Killed(BaseException):

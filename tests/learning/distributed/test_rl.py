@@ -81,6 +81,15 @@ KINDS = {
             "regularizers": {"distillation": {"coefficient": 1.0, "divergence": "jensen_shannon"}}
         },
     },
+    "values_beside_a_moving_reference": {
+        "algorithm": {"preset": "ppo", "regularizers": {"kl": {"coefficient": 0.05}}},
+        "reference": {"kind": "ema", "decay": 0.5},
+    },
+    "values_on_the_policy_and_the_best_step": {
+        "algorithm": "ppo",
+        "critic": {"trunk": "shared"},
+        "stop": {"metric": "rl/reward", "patience": 9, "keep": "best"},
+    },
 }
 
 
@@ -115,6 +124,25 @@ def test_a_killed_run_ends_with_the_bytes_of_one_that_was_not(stages, inputs, wh
     _, alive = psutil.wait_procs(seen.values(), timeout=10)
     assert (sorted(seen), alive) == ([0, 1], [])
     again = stages.run("rl", tmp_path, config=BASE, inputs=inputs)
+    assert any(note.startswith("resuming after step") for note in again.notes())
+    assert again.digests() == whole.digests()
+
+
+@pytest.mark.parametrize("kind", [name for name in KINDS if name.startswith("values")])
+def test_what_learns_and_moves_beside_the_policy_is_resumed_too(stages, inputs, tmp_path, kind):
+    config = BASE | {"steps": 4} | KINDS[kind]
+    whole = stages.run("rl", tmp_path / "whole", config=config, inputs=inputs)
+    assert whole.outcome.error is None
+    seen = {}
+
+    def watch(event):
+        if event["kind"] == "progress" and event["done"] == 3 and not seen:
+            seen.update(stages.ranks())
+            seen[0].kill()
+
+    cut = tmp_path / "cut"
+    assert stages.run("rl", cut, config=config, inputs=inputs, watch=watch).outcome.retryable
+    again = stages.run("rl", cut, config=config, inputs=inputs)
     assert any(note.startswith("resuming after step") for note in again.notes())
     assert again.digests() == whole.digests()
 

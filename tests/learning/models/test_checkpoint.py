@@ -1,13 +1,13 @@
 import collections
-import errno
 import random
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from posttrain.learning.models.checkpoint import Checkpointer, write_state
+from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.stage.errors import UserError
 
 
@@ -54,6 +54,7 @@ def test_a_damaged_one_is_skipped_with_a_note(tmp_path, damage):
     keeper.save(5, {"x": {"step": 5}})
     keeper.save(10, {"x": {"step": 10}})
     newest = keeper.folder / "step-000000010"
+    keeper.wait()
     state = newest / "x.pt"
     content = state.read_bytes()
     if damage == "cut":
@@ -79,7 +80,10 @@ def test_a_draft_left_by_a_kill_is_neither_loaded_nor_in_the_way(keeper):
 
 
 def test_another_identity_is_refused_by_name(tmp_path):
-    Checkpointer(tmp_path, every=5, identity={"config": "aa", "data": "bb"}).save(5, {})
+    with closing(
+        Checkpointer(tmp_path, every=5, identity={"config": "aa", "data": "bb"})
+    ) as keeper:
+        keeper.save(5, {})
     with pytest.raises(UserError, match="made with data=bb, now it is cc"):
         Checkpointer(tmp_path, every=5, identity={"config": "aa", "data": "cc"}).load()
 
@@ -92,12 +96,6 @@ def test_a_pickle_that_would_run_code_is_not_executed(keeper):
     keeper.save(5, {"x": {"trap": Trap()}})
     with pytest.raises(Exception, match="[Ww]eights.only"):
         keeper.load()
-
-
-def test_a_full_disk_is_said_to_be_full():
-    with pytest.raises(OSError, match="No space left") as caught:
-        write_state({"x": torch.zeros(100_000)}, Path("/dev/full"))
-    assert caught.value.errno == errno.ENOSPC
 
 
 Place = collections.namedtuple("Place", "row")

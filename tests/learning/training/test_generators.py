@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from posttrain.data.rows import TokenRow
-from posttrain.learning.models.checkpoint import write_state
 from posttrain.learning.models.load import weights_digest
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.curve import Curve
@@ -35,7 +34,7 @@ def test_every_library_goes_on_where_it_was(tmp_path):
     np.random.seed(2)  # noqa: NPY002
     torch.manual_seed(3)
     draws()
-    write_state(generator_states(), tmp_path / "states.pt")
+    torch.save(generator_states(), tmp_path / "states.pt")
     expected = [draws() for _ in range(3)]
     random.seed(4)
     np.random.seed(5)  # noqa: NPY002

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,8 @@ def test_only_a_checkpoint_leads_back_to_a_run(tmp_path: Path) -> None:
     assert not note_run(tmp_path / "scratch", None)
     assert note_run(tmp_path / "scratch", "abc")
     assert resumed_run(tmp_path / "scratch") is None
-    Checkpointer(tmp_path / "scratch", every=1).save(1, {})
+    with closing(Checkpointer(tmp_path / "scratch", every=1)) as checkpointer:
+        checkpointer.save(1, {})
     assert resumed_run(tmp_path / "scratch") == "abc"
     (manifest,) = (tmp_path / "scratch").rglob("manifest.json")
     assert json.loads(manifest.read_text())["mlflow_run_id"] == "abc"

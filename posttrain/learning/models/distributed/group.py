@@ -57,7 +57,8 @@ class ProcessGroup:
 
 def open_group(device: str) -> None:
     """Join the group that the environment names, as torchrun sets it."""
-    backend = "nccl" if device.startswith("cuda") else "gloo"
+    # Shards that wait in host memory are gathered there, which NCCL cannot.
+    backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
     dist.init_process_group(backend, timeout=_TIMEOUT)
 
 

@@ -7,10 +7,12 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from posttrain.learning.models.distributed.gather import placed, whole
+from posttrain.learning.models.distributed.checkpoint import read_like
+from posttrain.learning.models.distributed.gather import whole
 from posttrain.learning.models.distributed.group import ProcessGroup
 from posttrain.learning.models.muon import BatchedMuon
 from posttrain.learning.models.optim import Optimizer
+from posttrain.learning.models.stored_tensors import StoredTensor
 
 
 class ShardedOptimizer(Optimizer):
@@ -24,48 +26,24 @@ class ShardedOptimizer(Optimizer):
         """The norm over the shards of all processes."""
         return whole(norm)
 
-    def state_dict(self) -> dict[str, Any]:
-        """The state as one process has it, in the main process; what the others give is nothing."""
-        states: dict[str, Any] = {}
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up the rows of this process from a state that is on disk."""
         for name, part in self.parts.items():
-            state = part.state_dict()
-            values = {
-                index: {key: self._kept(value) for key, value in found.items()}
-                for index, found in state["state"].items()
-            }
-            states[name] = {**state, "state": values}
-        return states
-
-    def load_state_dict(self, state: Mapping[str, Any] | None) -> None:
-        """Spread the state that the main process has read."""
-        for name, part in self.parts.items():
-            given = state[name] if state is not None else None
+            given = state[name]
             parameters = [p for group in part.param_groups for p in group["params"]]
-            outline = self._group.from_main(None if given is None else _outline(given))
             values = {
-                index: self._spread(found, given and given["state"][index], parameters[index])
-                for index, found in outline["state"].items()
+                index: {k: self._read(value, parameters[index]) for k, value in found.items()}
+                for index, found in given["state"].items()
             }
-            part.load_state_dict({**outline, "state": values})
+            part.load_state_dict({**given, "state": values})
 
-    def _kept(self, value: Any) -> Any:
-        if not isinstance(value, Tensor):
+    def _read(self, value: Any, parameter: Tensor) -> Any:
+        """One value of a parameter's state: a tensor of its shape in its shards, all else whole."""
+        if not isinstance(value, StoredTensor):
             return value
-        full = whole(value)
-        return full.cpu() if self._group.is_main else None
-
-    def _spread(
-        self, outline: Mapping[str, Any], full: Mapping[str, Any] | None, parameter: Tensor
-    ) -> dict[str, Any]:
-        """One parameter's state: tensors of its shape in its shards, all else as it is."""
-        spread: dict[str, Any] = {}
-        for key, value in outline.items():
-            if isinstance(value, Tensor):
-                shards = value.shape == parameter.shape
-                like = parameter.detach().to(value.dtype) if shards else value
-                value = placed(full[key] if full else None, like, self._group)
-            spread[key] = value
-        return spread
+        shards = value.shape == tuple(parameter.shape)
+        like = parameter.detach() if shards else torch.empty(0, device=self._group.device)
+        return read_like(value, like, self._group)
 
 
 class ShardedMuon(BatchedMuon):
@@ -83,16 +61,3 @@ class ShardedMuon(BatchedMuon):
                 update, parameter.device_mesh, parameter.placements, src_data_rank=None
             )
         super().move(parameter, update, rate)
-
-
-def _outline(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state with tensors that have a shape and a type, and no values."""
-    values = {
-        index: {key: _without_values(value) for key, value in found.items()}
-        for index, found in state["state"].items()
-    }
-    return {**state, "state": values}
-
-
-def _without_values(value: Any) -> Any:
-    return torch.empty_like(value, device="meta") if isinstance(value, Tensor) else value

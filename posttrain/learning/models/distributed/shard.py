@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import nn
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, OffloadPolicy, fully_shard
 
 from posttrain.learning.models.distributed.gather import whole
 from posttrain.learning.models.distributed.group import ProcessGroup
@@ -23,7 +23,7 @@ class Sharded(nn.Module):
     Parameters are whole only inside a call, so all that computes with them goes through one.
     """
 
-    def __init__(self, model: "PreTrainedModel") -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
 
@@ -41,7 +41,7 @@ class Sharded(nn.Module):
         return function(self.model, *arguments)
 
 
-def shard(model: "PreTrainedModel", group: ProcessGroup) -> Sharded:
+def shard(model: nn.Module, group: ProcessGroup, *, offload: bool = False) -> Sharded:
     """Make a twin of a model in shards, which takes its weights: `restore` gives them back.
 
     Gradients are summed over the processes, as each is given its share of one loss.
@@ -49,6 +49,8 @@ def shard(model: "PreTrainedModel", group: ProcessGroup) -> Sharded:
     Args:
         model: The whole model, equal in all processes; empty afterwards.
         group: The processes that share it.
+        offload: True to keep shards, gradients and what is made like them in host memory, but for
+            those of the layer that computes.
 
     Returns:
         The twin, of FSDP2's modules.
@@ -63,8 +65,10 @@ def shard(model: "PreTrainedModel", group: ProcessGroup) -> Sharded:
         parameter.data = values
     lent.clear()
     sharded = Sharded(twin)
+    pinned = group.device.type == "cuda"
+    policy = CPUOffloadPolicy(pin_memory=pinned) if offload else OffloadPolicy()
     for module in [*_layers(twin), sharded]:
-        fully_shard(module, mesh=group.mesh, reshard_after_forward=True)
+        fully_shard(module, mesh=group.mesh, reshard_after_forward=True, offload_policy=policy)
     for module in sharded.modules():
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)
@@ -87,7 +91,18 @@ def restore(model: "PreTrainedModel", sharded: Sharded, group: ProcessGroup) -> 
     for parameter, mine in pairs:
         full = whole(mine.detach())
         if group.is_main:
-            parameter.data = full.clone()
+            parameter.data = full.to(parameter.device, copy=True)
+
+
+def take_back(model: "PreTrainedModel") -> None:
+    """Free what `lend_whole` gave.
+
+    Args:
+        model: Read by nobody until its weights are lent again.
+
+    """
+    for parameter in model.parameters():
+        parameter.data = parameter.new_empty(0)
 
 
 @torch.no_grad()
@@ -104,7 +119,7 @@ def lend_whole(model: "PreTrainedModel", sharded: Sharded) -> None:
         if parameter.numel():
             parameter.copy_(full)
         else:
-            parameter.data = full.clone()
+            parameter.data = full.to(parameter.device, copy=True)
 
 
 def _layers(model: nn.Module) -> list[nn.Module]:
