@@ -258,7 +258,7 @@ def watched_stage(task: Task, dtype: torch.dtype) -> Iterator[Callable[..., Any]
     # Where the stage stands, which need not be where its function was written.
     stage = importlib.import_module(task.entry.partition(":")[0])
 
-    def load(path: Path, *, device: str = "cpu") -> Policy:
+    def load(path: Path, _weights: str, *, device: str) -> Policy:
         return load_policy(path, device=device, dtype=dtype)
 
     digest = vars(stage).get("weights_digest")
@@ -267,7 +267,7 @@ def watched_stage(task: Task, dtype: torch.dtype) -> Iterator[Callable[..., Any]
         # Solve rates and other tables name the policy by the weights that they were drawn with.
         return digest and digest(copy.deepcopy(model).float())
 
-    with replaced(stage, "load_policy", load), ExitStack() as further:
+    with replaced(stage, "load_to_train", load), ExitStack() as further:
         if digest:
             further.enter_context(replaced(stage, "weights_digest", as_stored))
         yield stage_function(task)
