@@ -25,10 +25,10 @@ from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.objective import denominator, policy_objective
 from posttrain.learning.curriculum.uniform import UniformStream
 from posttrain.learning.models.build import build_llama
+from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.models.load import Policy, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs, wanted_logprobs
-from posttrain.learning.models.optim import build_optimizer
-from posttrain.learning.models.optimization import learning_rate_factor
+from posttrain.learning.models.optimization import OptimizationConfig, learning_rate_factor
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.rewards.verify import verify_all
 from posttrain.learning.rl.batch import TrainSample, collate
@@ -77,7 +77,7 @@ def train(policy: Policy, problems: Sequence[Problem], settings: Settings) -> li
     # Dropout would make the log-probabilities of the trainer differ from the engine's.
     without_dropout(model)
     model.eval()
-    optimizer = build_optimizer(model, kind="muon")
+    optimizer = build_optimizer(model, OptimizationConfig.model_validate({"optimizer": "muon"}))
     engine = TorchRolloutEngine(model, policy.tokenizer)
     history: list[float] = []
 

@@ -267,8 +267,7 @@ def watched_stage(task: Task, dtype: torch.dtype) -> Iterator[Callable[..., Any]
         # Solve rates and other tables name the policy by the weights that they were drawn with.
         return digest and digest(copy.deepcopy(model).float())
 
-    loads = "load_to_train" if "load_to_train" in vars(stage) else "load_policy"
-    with replaced(stage, loads, load), ExitStack() as further:
+    with replaced(stage, "load_to_train", load), ExitStack() as further:
         if digest:
             further.enter_context(replaced(stage, "weights_digest", as_stored))
         yield stage_function(task)

@@ -162,13 +162,15 @@ def _watched_trainer(found: list[SeenPairs]) -> Iterator[None]:
     """Write down every update that a trainer makes while the context is open."""
     backward, compute = SupervisedTrainer.backward, vars(objective)["batch_logprobs"]
 
-    def recorded(self: SupervisedTrainer[Any], parts: Sequence[Any], **given: Any) -> Any:
+    def recorded(
+        self: SupervisedTrainer[Any], parts: Sequence[Any], optimizer: Any, **given: Any
+    ) -> Any:
         update = SeenPairs()
         found.append(update)
         for part in parts:
             update.take(part)
         with update.around(self.trainable.model):
-            return backward(self, parts, **given)
+            return backward(self, parts, optimizer, **given)
 
     def watched(model: Any, batch: TokenBatch) -> tuple[Tensor, Tensor]:
         logprobs_BT: Tensor

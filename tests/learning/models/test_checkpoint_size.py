@@ -5,7 +5,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from posttrain.learning.models.checkpoint_size import checkpoint_bytes
-from posttrain.learning.models.optim import build_optimizer
+from posttrain.learning.models.build_optim import build_optimizer
+from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.models.stored_tensors import TensorsApart, whole_piece
 
 
@@ -19,7 +20,7 @@ def test_it_is_that_of_a_model_and_its_optimizer(kind, tied):
     model = LlamaForCausalLM(config)
     # 30 x 8 embedded, 4 x 8 x 8 + 3 x 8 x 12 in the layer, 3 norms of 8, and the head.
     count = 240 + 544 + 24 + (0 if tied else 240)
-    optimizer = build_optimizer(model, kind=kind)
+    optimizer = build_optimizer(model, OptimizationConfig(optimizer=kind))
     model(input_ids=torch.ones(1, 3, dtype=torch.long)).logits.sum().backward()
     optimizer.step(learning_rate=0.1, max_grad_norm=1.0)
     apart = TensorsApart(whole_piece)

@@ -14,6 +14,7 @@ from posttrain.learning.algorithms.preference import LogRatios, PreferenceAlgori
 from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import Policy
 from posttrain.learning.models.tokenizer import train_tokenizer
+from posttrain.learning.preference.frozen_policy import FrozenPolicy
 from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.preference.heldout import grade
 from posttrain.learning.preference.lone_answers import count_lone, encode_opposed, opposed
@@ -121,7 +122,8 @@ def test_answers_to_two_prompts_are_in_no_accuracy(policy, tmp_path):
     def graded(pairs):
         pairs = opposed(pairs.filter(split="train"), KTO, where="preference")
         rows = encode_opposed(policy, pairs, **options)
-        return grade(policy.model, policy.model, rows, pairs, config=config, scratch=tmp_path)
+        initial = FrozenPolicy.of(policy.model)
+        return grade(policy.model, initial, rows, pairs, config=config, scratch=tmp_path)
 
     alone = graded(LONE)
     assert (alone["num_heldout_pairs"], alone["num_compared_pairs"]) == (3, 0)

@@ -8,6 +8,7 @@ import torch
 from posttrain.data.rows import TokenRow, TokenTable
 from posttrain.learning.models.adapters import load_adapter, plain_weights
 from posttrain.learning.models.build_optim import build_optimizer
+from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.models.checkpoint import read_checkpoint
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.training.config import LearnerConfig, TrainingConfig
@@ -212,7 +213,7 @@ def test_4_bits_are_for_weights_that_are_not_trained():
 def test_adapters_alone_are_moved_whatever_the_optimizer(fresh, optimizer):
     policy = fresh()
     prepare_for_training(policy.model, LearnerConfig(lora={"rank": 2, "dora": True}), seed=0)
-    optimizer = build_optimizer(policy.model, kind=optimizer)
+    optimizer = build_optimizer(policy.model, OptimizationConfig(optimizer=optimizer))
     batch = TokenTable(ROWS, pad=0).batch(range(8))
     losses = []
     for _ in range(3):
