@@ -3,6 +3,12 @@
 import pytest
 from transformers import AutoModelForCausalLM
 
+from posttrain.learning.models.build import build_llama
+from posttrain.learning.models.load import load_policy, save_policy
+from posttrain.stage.context import StageContext
+from tasks.teach.config import TeachConfig
+from tasks.teach.stage import run as teach
+
 pytestmark = pytest.mark.slow
 TOLERANCE = 1e-4
 
@@ -57,3 +63,24 @@ def test_other_kinds_of_training_have_the_curve_of_one_process(stages, tmp_path,
     assert gap(one.curve(), two.curve()) < TOLERANCE
     assert one.outcome.metrics == pytest.approx(two.outcome.metrics, abs=1e-3)
     assert one.digests().keys() == two.digests().keys()
+
+
+def test_a_student_of_two_processes_learns_what_its_teacher_says_as_one_does(stages, tmp_path):
+    tokenizer = load_policy(stages.inputs["policy"]).tokenizer
+    teacher = build_llama(tokenizer, hidden=24, layers=1, heads=2, seed=5)
+    # One from nothing says nothing: every token is as likely.
+    teacher.get_output_embeddings().weight.data.mul_(30)
+    save_policy(teacher, tokenizer, tmp_path / "teacher")
+    given = {"policy": stages.inputs["policy"], "traces": stages.inputs["traces"]}
+    asked = {"rows": given["traces"], "policy": given["policy"], "teacher": tmp_path / "teacher"}
+    given["targets"] = tmp_path / "targets.parquet"
+    context = StageContext.quiet(tmp_path / "scratch")
+    teach(TeachConfig(top_k=8), asked, {"targets": given["targets"]}, context)
+    config = stages.steps | {"loss": "soft_targets", "learner": {"packing": True}}
+    one, two = (
+        stages.run("sft", tmp_path / str(n), processes=n, config=config, inputs=given)
+        for n in (1, 2)
+    )
+    assert (one.outcome.error, two.outcome.error) == (None, None)
+    assert gap(one.curve(), two.curve()) < TOLERANCE
+    assert max(value for (_, metric), value in one.curve().items() if "grad_norm" in metric) > 0.01
