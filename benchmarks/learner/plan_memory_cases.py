@@ -1,18 +1,16 @@
-"""The cases that `plan_memory` measures: stages as recipes run them, on a random model of 50m.
+"""The cases that `plan_memory` measures: stages as recipes run them, on a random model of 50m."""
 
-A case is run by `python -m benchmarks.learner.plan_memory --case NAME --how HOW FOLDER`.
-"""
-
-import json
+import importlib
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from benchmarks.learner.ours import problem, solve_rates
-from benchmarks.learner.settings import END, PAD, SPECIAL, Size, save
+from benchmarks.learner.settings import SIZES, SPECIAL, Size, save
 from posttrain.data.schemas import (
     COMPLETIONS,
     IDENTITY,
@@ -25,6 +23,10 @@ from posttrain.data.schemas import (
     with_row_ids,
 )
 from posttrain.data.tables import write_table
+from posttrain.stage.config import StageConfig
+from posttrain.stage.context import StageContext
+from posttrain.stage.slots import plugged
+from posttrain.stage.spec import Task
 
 SIZE = Size(32_000, 512, 2048, 9, 8, 2, new_tokens=496, parameters=50_610_432, positions=2048)
 """A Qwen2 with tied embeddings."""
@@ -40,15 +42,29 @@ class Case:
     section: Mapping[str, Any]
     tokens: int
     processes: int = 1
-    rows: int = field(default=8)
+    rows: int = 8
 
 
 _ADAMW = {"optimizer": "adamw", "learning_rate": 1e-5, "warmup_steps": 0}
-_SHORT = {"steps": 3, "checkpoint_every": 0, "optimization": _ADAMW}
+_SHORT = {"steps": 2, "checkpoint_every": 0, "optimization": _ADAMW}
 
 CASES: Mapping[str, Case] = {
-    "sft": Case("sft", {**_SHORT, "batch_tokens": 4096, "micro_batch_tokens": 2048}, 1024),
-    "dpo": Case("preference", {**_SHORT, "batch_tokens": 2048}, 512),
+    "sft": Case(
+        "sft",
+        {**_SHORT, "max_length": 1024, "batch_tokens": 4096, "micro_batch_tokens": 2048},
+        1024,
+    ),
+    "dpo": Case(
+        "preference",
+        {
+            **_SHORT,
+            "max_length": 512,
+            "batch_tokens": 2048,
+            # For the report, which looks at the policy when it has learned.
+            "sampling": {"problems": 2, "num_samples": 2, "max_tokens": 8},
+        },
+        512,
+    ),
     "reward": Case(
         "reward",
         {
@@ -56,6 +72,7 @@ CASES: Mapping[str, Case] = {
             "optimization": {**_ADAMW, "optimizer": "muon"},
             "parameterization": "head",
             "scale": 1.0,
+            "max_length": 1024,
             "batch_tokens": 2048,
         },
         1024,
@@ -76,10 +93,10 @@ CASES: Mapping[str, Case] = {
     ),
     "lora": Case(
         "sft",
-        {**_SHORT, "batch_tokens": 2048, "learner": {"lora": {"rank": 16}}},
+        {**_SHORT, "max_length": 2048, "batch_tokens": 2048, "learner": {"lora": {"rank": 16}}},
         2048,
     ),
-    "fsdp": Case("sft", {**_SHORT, "batch_tokens": 2048}, 1024, processes=2),
+    "fsdp": Case("sft", {**_SHORT, "max_length": 1024, "batch_tokens": 2048}, 1024, processes=2),
 }
 
 
@@ -92,6 +109,8 @@ def prepare(folder: Path) -> None:
     """
     words = [*SPECIAL, *(f"w{index}" for index in range(SIZE.vocabulary - len(SPECIAL)))]
     save(folder / "policy", SIZE, words, never_ends=True)
+    tiny = SIZES["tiny"]
+    save(folder / "tiny", tiny, words[: tiny.vocabulary], never_ends=True)
     for name, case in CASES.items():
         (folder / name).mkdir()
         WRITERS[case.stage](folder / name, case, words[len(SPECIAL) :])
@@ -154,37 +173,52 @@ WRITERS = {
 }
 
 
-def run(folder: Path, name: str, processes: int) -> None:
-    """Run a case's stage in this process.
+def config_of(name: str) -> tuple[Task, StageConfig]:
+    """The task of a case, and its section as the recipe's parser reads it."""
+    case = CASES[name]
+    task = importlib.import_module(f"tasks.{case.stage}").TASK
+    return task, task.config.parse(dict(case.section), where=case.stage)
+
+
+def warm_up(folder: Path, name: str) -> None:
+    """Load a tiny model and take a step, so that all libraries of a case are in place.
 
     Args:
         folder: As `prepare` left it.
         name: Of the case.
-        processes: That share it; above 1, a process group is open already.
 
     """
-    import importlib
+    import torch
 
-    from posttrain.stage.context import StageContext
-    from posttrain.stage.slots import plugged
+    from posttrain.learning.models.load import load_policy
+    from posttrain.learning.models.logprobs import wanted_logprobs
+    from posttrain.learning.models.optim import build_optimizer
+    from posttrain.learning.training.prepare import prepare_for_training
 
-    case, own = CASES[name], folder / name
-    task = importlib.import_module(f"tasks.{case.stage}").TASK
+    task, config = config_of(name)
+    importlib.import_module(task.entry.partition(":")[0])
+    model = load_policy(folder / "tiny").model
+    prepare_for_training(model, config.learner, seed=0)
+    ids_BT = torch.arange(16)[None]
+    found_N, _ = wanted_logprobs(model, ids_BT, wanted_BT=ids_BT > 0)
+    found_N.sum().backward()
+    build_optimizer(model).step(learning_rate=0.0, max_grad_norm=1.0)
+
+
+def run(folder: Path, name: str) -> None:
+    """Run a case's stage in this process, in a process group that is open where it has several.
+
+    Args:
+        folder: As `prepare` left it.
+        name: Of the case.
+
+    """
+    own, (task, config) = folder / name, config_of(name)
     module, _, function = task.entry.partition(":")
     inputs = {path.stem: path for path in own.glob("*.parquet")} | {"policy": folder / "policy"}
-    made = own / f"made-{_rank()}"
+    made = own / f"made-{os.environ.get('RANK', 0)}"
     made.mkdir(exist_ok=True)
     outputs = {port: made / (port + each.type.suffix) for port, each in task.outputs.items()}
-    context = StageContext(
-        seed=0, threads=1, device="cpu", scratch=made / "scratch", processes=processes
-    )
-    context.scratch.mkdir(exist_ok=True)
+    context = replace(StageContext.quiet(made / "scratch"), processes=CASES[name].processes)
     with plugged(["benchmarks.learner.half_verifier"]):
-        config = task.config.parse(dict(case.section), where=case.stage)
         getattr(importlib.import_module(module), function)(config, inputs, outputs, context)
-
-
-def _rank() -> int:
-    import os
-
-    return int(os.environ.get("RANK", 0))

@@ -1,7 +1,7 @@
 """`posttrain plan --memory`: whether the stages of a recipe fit, as a table or as JSON."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 PROMPT_TOKENS = 512
 """Of the longest prompt, where nobody says."""
+
+_ABREAST = 6
+"""Stages in one table, so that it fits a terminal of 80 columns."""
 
 _NOTE = (
     "Counted are the tensors of one process, with rows as long as max_length or, where that is"
@@ -114,12 +117,13 @@ def _shown(plan: "MemoryPlan") -> "Iterator[str | Table]":
     if not plan.stages:
         yield "No stage of this recipe trains or samples."
         return
-    yield f"Peak memory of each stage, against {plan.machine.told()}:\n"
+    yield f"What each stage takes at its peak, against {plan.machine.told()}:"
     used = [name for name in PARTS if any(each.peak.parts.get(name) for each in plan.stages)]
-    yield _table(plan, used)
+    for begin in range(0, len(plan.stages), _ABREAST):
+        yield ""
+        yield _table(plan.stages[begin : begin + _ABREAST], used)
     yield ""
-    for name in used:
-        yield f"  {name:<12}{PARTS[name]}"
+    yield _legend(used)
     if any(each.checkpoint for each in plan.stages):
         yield ""
         yield _checkpoints(plan)
@@ -128,14 +132,29 @@ def _shown(plan: "MemoryPlan") -> "Iterator[str | Table]":
         yield f"Not counted: {escape(', '.join(plan.uncounted))}."
 
 
-def _table(plan: "MemoryPlan", used: list[str]) -> "Table":
-    headings = ("stage", *used, "peak", "fits")
-    table = plain_table(*headings, right=headings[1:-1], unbroken=headings)
-    for each in plan.stages:
-        parts = [_size(each.peak.parts.get(name, 0)) for name in used]
-        share = f"{each.peak.total / each.room:.0%}"
-        verdict = f"[green]yes[/], {share}" if each.fits else f"[red]no[/], {share}"
-        table.add_row(_named(each), *parts, f"[bold]{_size(each.peak.total)}[/]", verdict)
+def _table(stages: "Sequence[StageMemory]", used: Sequence[str]) -> "Table":
+    """A column a stage, whose parts add up to its peak."""
+    names = [each.stage for each in stages]
+    table = plain_table("", *names, right=names, unbroken=["", *names])
+    for name in used:
+        table.add_row(name, *(_size(each.peak.parts.get(name, 0)) for each in stages))
+    table.add_row("[bold]peak[/]", *(f"[bold]{_size(each.peak.total)}[/]" for each in stages))
+    if any(each.processes > 1 for each in stages):
+        table.add_row("processes", *(f"each of {each.processes}" for each in stages))
+    shares = (f"{each.peak.total / each.room:.0%}" for each in stages)
+    table.add_row("of the room", *shares)
+    verdicts = ("[green]fits[/]" if each.fits else "[red]does not fit[/]" for each in stages)
+    table.add_row("", *verdicts)
+    return table
+
+
+def _legend(used: Sequence[str]) -> "Table":
+    from posttrain.learning.memory.peak import PARTS
+
+    table = plain_table("", "")
+    table.show_header = False
+    for name in used:
+        table.add_row(name, f"[dim]{PARTS[name]}[/]")
     return table
 
 
@@ -148,11 +167,6 @@ def _checkpoints(plan: "MemoryPlan") -> "Table":
             found = each.checkpoint
             table.add_row(each.stage, *map(_size, (found.one, found.kept, found.result)))
     return table
-
-
-def _named(each: "StageMemory") -> str:
-    of_several = f" (each of {each.processes})" if each.processes > 1 else ""
-    return escape(each.stage) + of_several
 
 
 def _size(count: int) -> str:

@@ -59,7 +59,7 @@ NUMBERS: Mapping[str, NumberWidths] = {
 
 
 def is_own_pass(shapes: ModelShapes, learner: Learner) -> bool:
-    """Tell whether the pass is our own of small Llamas, as `models.fast_llama.is_fast_llama` does."""
+    """Tell whether the pass is our own, as `models.fast_llama.is_fast_llama` does."""
     return (
         shapes.is_plain
         and learner.device == CPU

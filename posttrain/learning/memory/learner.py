@@ -57,4 +57,3 @@ class Learner:
         if self.weights == "bf16" and self.lora is None:
             return "bf16"
         return "autocast" if self.precision == "bf16" else "fp32"
-

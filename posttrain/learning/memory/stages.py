@@ -143,7 +143,9 @@ def _rows(asked: Asked, *, sides: int) -> tuple[Rows, bool]:
     budget = asked.says("micro_batch_tokens", None) or whole
     most = asked.says("max_length", "auto")
     if most == "auto":
-        most = min(_AUTO_MOST, max(_AUTO_LEAST, budget // sides), asked.policy.context or _AUTO_MOST)
+        most = min(
+            _AUTO_MOST, max(_AUTO_LEAST, budget // sides), asked.policy.context or _AUTO_MOST
+        )
     count = max(1, budget // (sides * most))
     length = max(most, budget // (sides * count))
     parts, shared = -(-whole // max(budget, sides * most)), asked.processes
@@ -208,7 +210,9 @@ def _beside_trainer(asked: Asked) -> dict[str, int]:
 
 def _others(asked: Asked, *counted: str) -> int:
     """Weights of the further models that a stage loads."""
-    return sum(held.weight_bytes(each) for port, each in asked.models.items() if port not in counted)
+    return sum(
+        held.weight_bytes(each) for port, each in asked.models.items() if port not in counted
+    )
 
 
 def _is_adapterless(asked: Asked) -> bool:

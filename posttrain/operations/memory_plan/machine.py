@@ -49,7 +49,9 @@ def named_machine(size: str, count: int) -> Machine:
     """
     capacity = parse_bytes(size)
     if capacity < _SMALLEST:
-        raise UserError(f"--gpu {size} is {bytesize(capacity)}, and no GPU is that small; write 80GB")
+        raise UserError(
+            f"--gpu {size} is {bytesize(capacity)}, and no GPU is that small; write 80GB"
+        )
     return Machine(CUDA, capacity, count)
 
 

@@ -46,7 +46,9 @@ class StageMemory:
             f"{each.told(self.stage)} (saves {bytesize(each.saves)})" for each in self.savings
         )
         fits = "fits" if self.with_savings <= self.room else "is still too much"
-        return f"{what}; set {helps}: together they leave {bytesize(self.with_savings)}, which {fits}"
+        return (
+            f"{what}; set {helps}: together they leave {bytesize(self.with_savings)}, which {fits}"
+        )
 
 
 @dataclass(frozen=True)
