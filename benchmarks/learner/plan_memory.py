@@ -6,8 +6,8 @@ Every measurement is a process of its own (two of them for `fsdp`) that runs a s
 and is made twice. `tensors` is the most that torch's allocator had handed out at a time, as its
 profiler counts it: on a GPU that is `torch.cuda.max_memory_allocated`, what a card has to hold.
 `process` is the kernel's high-water mark above what stood before the model was loaded, where freed
-blocks go back at once, and a tiny model has been loaded and trained before, so that libraries are in
-place; it has the rows and what Python allocates in it too.
+blocks go back at once, and a tiny model has been trained before, so that libraries are in place; it
+has the rows and what Python allocates in it too.
 """
 
 import argparse
@@ -58,19 +58,19 @@ def main() -> None:
 
 def counted(folder: Path, name: str) -> dict[str, Any]:
     """What the plan says of a case."""
-    from posttrain.learning.memory.asked import Asked
+    from posttrain.learning.memory.asked import StageQuestion
     from posttrain.learning.memory.peak import peak_of
     from posttrain.learning.memory.shapes import read_shapes
     from posttrain.learning.memory.stages import TASKS
 
-    task, config = config_of(name)
-    asked = Asked(
+    _, config = config_of(name)
+    asked = StageQuestion(
         config,
         read_shapes(folder / "policy"),
         processes=CASES[name].processes,
         prompt_tokens=PROMPT,
     )
-    peak = peak_of(TASKS[task.package](asked))
+    peak = peak_of(TASKS[CASES[name].stage](asked))
     parts = {part: count for part, count in peak.parts.items() if count}
     return {"counted": peak.total, "moment": peak.name, "parts": parts}
 
@@ -119,7 +119,7 @@ def _run(folder: Path, name: str) -> None:
         run(folder, name)
 
 
-def _by_tensors(work: Callable[[], None]) -> int:
+def by_tensors(work: Callable[[], None]) -> int:
     """The most bytes of torch's allocator that were in use at a time."""
     from torch.profiler import ProfilerActivity, profile
 
@@ -141,7 +141,7 @@ def _by_process(work: Callable[[], None]) -> int:
     return status("VmHWM") - before
 
 
-MEASURES = {"tensors": _by_tensors, "process": _by_process}
+MEASURES = {"tensors": by_tensors, "process": _by_process}
 
 
 def line(name: str, case: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ _TILE = 16
 
 
 @dataclass(frozen=True)
-class Rows:
+class BatchRows:
     """A micro-batch: so many rows of so many tokens."""
 
     count: int
@@ -49,7 +49,7 @@ class NumberWidths:
     """Queries, keys, values, and the MLP."""
 
 
-NUMBERS: Mapping[str, NumberWidths] = {
+NUMBER_WIDTHS: Mapping[str, NumberWidths] = {
     "fp32": NumberWidths(4, 4, 4, 4, 0, 4),
     # autocast keeps norms and stream in float32 and casts the input of every linear layer.
     "autocast": NumberWidths(4, 4, 4, 0, 2, 2),
@@ -58,8 +58,21 @@ NUMBERS: Mapping[str, NumberWidths] = {
 """By `Learner.computes_in`."""
 
 
+MASKED: frozenset[str | None] = frozenset({None, "sdpa"})
+"""Kernels, as `learner.attention` names them, that tell packed rows apart by a ``T x T`` mask."""
+
+
 def is_own_pass(shapes: ModelShapes, learner: Learner) -> bool:
-    """Tell whether the pass is our own, as `models.fast_llama.is_fast_llama` does."""
+    """Tell whether the pass is our own, as `models.fast_llama.is_fast_llama` does.
+
+    Args:
+        shapes: Of the model.
+        learner: How it learns, and on what device.
+
+    Returns:
+        True where our own computes.
+
+    """
     return (
         shapes.is_plain
         and learner.device == CPU
@@ -71,7 +84,9 @@ def is_own_pass(shapes: ModelShapes, learner: Learner) -> bool:
     )
 
 
-def layer_bytes(shapes: ModelShapes, learner: Learner, rows: Rows, *, is_last: bool = False) -> int:
+def layer_bytes(
+    shapes: ModelShapes, learner: Learner, rows: BatchRows, *, is_last: bool = False
+) -> int:
     """Count what one layer keeps for its backward pass.
 
     Args:
@@ -80,8 +95,11 @@ def layer_bytes(shapes: ModelShapes, learner: Learner, rows: Rows, *, is_last: b
         rows: The micro-batch.
         is_last: Our own pass goes on at the wanted tokens alone behind the last attention.
 
+    Returns:
+        Bytes.
+
     """
-    own, at = is_own_pass(shapes, learner), NUMBERS[learner.computes_in]
+    own, at = is_own_pass(shapes, learner), NUMBER_WIDTHS[learner.computes_in]
     computed = _computed(rows) if own else rows.tokens
     behind = rows.wanted if own and is_last else computed
     normed = _normed(shapes, learner)
@@ -102,11 +120,11 @@ def layer_bytes(shapes: ModelShapes, learner: Learner, rows: Rows, *, is_last: b
 def _normed(shapes: ModelShapes, learner: Learner) -> int:
     """Bytes of a number that a norm keeps for the gradient of its weight."""
     kept = shapes.keeps_normed and learner.lora is None
-    return NUMBERS[learner.computes_in].normed if kept else 0
+    return NUMBER_WIDTHS[learner.computes_in].normed if kept else 0
 
 
 def _attention(
-    shapes: ModelShapes, learner: Learner, rows: Rows, *, own: bool, at: NumberWidths
+    shapes: ModelShapes, learner: Learner, rows: BatchRows, *, own: bool, at: NumberWidths
 ) -> int:
     """Queries, keys, values, output, and the log-sum-exp of each head."""
     length = -(-rows.length // _TILE) * _TILE if own else rows.length
@@ -117,43 +135,85 @@ def _attention(
         narrow = at.inner if at.inner < at.stream else 0
         return places * at.inner * 4 * shapes.attention + scores * (at.stream + narrow)
     keys, mask = shapes.keys, 0
-    if learner.packing and kernel != "flash_attention_2":
-        # A mask tells packed rows apart: a bias a layer, and keys are repeated for every head.
+    if learner.packing and learner.attention in MASKED:
+        # A bias a layer, and keys are repeated for every head.
         keys, mask = shapes.attention, places * places * at.inner
     return places * (at.inner * (2 * shapes.attention + 2 * keys) + 4 * shapes.heads) + mask
 
 
-def entry_bytes(shapes: ModelShapes, learner: Learner, rows: Rows) -> int:
-    """Count what goes into a layer: all that activation checkpointing keeps of it."""
-    return NUMBERS[learner.computes_in].kept_stream * shapes.hidden * _tokens(shapes, learner, rows)
+def entry_bytes(shapes: ModelShapes, learner: Learner, rows: BatchRows) -> int:
+    """Count what goes into a layer: all that activation checkpointing keeps of it.
+
+    Args:
+        shapes: Of the model.
+        learner: How it learns, and on what device.
+        rows: The micro-batch.
+
+    Returns:
+        Bytes.
+
+    """
+    return (
+        NUMBER_WIDTHS[learner.computes_in].kept_stream
+        * shapes.hidden
+        * _tokens(shapes, learner, rows)
+    )
 
 
-def last_norm_bytes(shapes: ModelShapes, learner: Learner, rows: Rows) -> int:
-    """Count what the last norm keeps, and the states that go on to the head."""
-    at, own = NUMBERS[learner.computes_in], is_own_pass(shapes, learner)
+def last_norm_bytes(shapes: ModelShapes, learner: Learner, rows: BatchRows) -> int:
+    """Count what the last norm keeps, and the states that go on to the head.
+
+    Args:
+        shapes: Of the model.
+        learner: How it learns, and on what device.
+        rows: The micro-batch.
+
+    Returns:
+        Bytes.
+
+    """
+    at, own = NUMBER_WIDTHS[learner.computes_in], is_own_pass(shapes, learner)
     normed = _normed(shapes, learner)
     through = rows.wanted if own else rows.tokens
     return shapes.hidden * (through * (at.stream + normed) + rows.wanted * at.kept_stream)
 
 
-def backward_bytes(shapes: ModelShapes, learner: Learner, rows: Rows) -> int:
+def layer_backward_bytes(shapes: ModelShapes, learner: Learner, rows: BatchRows) -> int:
     """Count what the backward pass of a layer holds beside what was kept, at its most.
 
     That is behind the product of the gated MLP: three gradients as wide as the MLP stand where one
     kept tensor has gone; and the gradient of the stream.
+
+    Args:
+        shapes: Of the model.
+        learner: How it learns, and on what device.
+        rows: The micro-batch.
+
+    Returns:
+        Bytes.
+
     """
-    at, tokens = NUMBERS[learner.computes_in], _tokens(shapes, learner, rows)
+    at, tokens = NUMBER_WIDTHS[learner.computes_in], _tokens(shapes, learner, rows)
     wide = 2 if shapes.gated else 1
     return tokens * (wide * at.inner * shapes.mlp + at.kept_stream * shapes.hidden)
 
 
-def forward_bytes(shapes: ModelShapes, learner: Learner, rows: Rows) -> int:
+def layer_forward_bytes(shapes: ModelShapes, learner: Learner, rows: BatchRows) -> int:
     """Count what a pass holds at its most that keeps nothing: within one layer.
 
     In the MLP the stream, the norm's output and three tensors as wide as the MLP; in attention,
     while positions turn, four as wide as the queries beside keys and values.
+
+    Args:
+        shapes: Of the model.
+        learner: How it learns, and on what device.
+        rows: The micro-batch.
+
+    Returns:
+        Bytes.
+
     """
-    at, tokens = NUMBERS[learner.computes_in], _tokens(shapes, learner, rows)
+    at, tokens = NUMBER_WIDTHS[learner.computes_in], _tokens(shapes, learner, rows)
     stream = shapes.hidden * (at.kept_stream + (at.shared_input or at.stream + at.own_input))
     in_mlp = at.inner * shapes.mlp * (3 if shapes.gated else 2)
     turning = at.inner * (4 * shapes.attention + 2 * shapes.keys)
@@ -161,14 +221,23 @@ def forward_bytes(shapes: ModelShapes, learner: Learner, rows: Rows) -> int:
 
 
 def cast_bytes(shapes: ModelShapes, learner: Learner) -> int:
-    """Count the narrow copies of the matrices that autocast keeps until they are used again."""
+    """Count the narrow copies of the matrices that autocast keeps until they are used again.
+
+    Args:
+        shapes: Of the model.
+        learner: How it learns, and on what device.
+
+    Returns:
+        Bytes.
+
+    """
     return 2 * shapes.matrices if learner.computes_in == "autocast" else 0
 
 
-def _tokens(shapes: ModelShapes, learner: Learner, rows: Rows) -> int:
+def _tokens(shapes: ModelShapes, learner: Learner, rows: BatchRows) -> int:
     return _computed(rows) if is_own_pass(shapes, learner) else rows.tokens
 
 
-def _computed(rows: Rows) -> int:
+def _computed(rows: BatchRows) -> int:
     """Tokens that our own pass computes: what rows share once, and not the last of each."""
     return rows.shared + rows.count * (rows.length - rows.shared - 1)

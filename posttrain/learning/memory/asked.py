@@ -7,11 +7,11 @@ from typing import Any
 from posttrain.learning.memory.learner import CPU, Learner, LoraShape, said
 from posttrain.learning.memory.shapes import ModelShapes
 
-PROCESSES = "resources.processes"
+PROCESSES_PATH = "resources.processes"
 
 
 @dataclass(frozen=True)
-class Asked:
+class StageQuestion:
     """What the accounting of a stage goes by."""
 
     config: Any
@@ -29,12 +29,30 @@ class Asked:
     """Settings that are tried, by dotted path; they stand before the config's."""
 
     def says(self, path: str, otherwise: Any) -> Any:
-        """Read a setting by its dotted path; see `said`."""
+        """Read a setting by its dotted path; see `said`.
+
+        Args:
+            path: Dotted, as in a recipe.
+            otherwise: What it is where the config has no such field, or an outer one is null.
+
+        Returns:
+            Its value.
+
+        """
         return self.changes[path] if path in self.changes else said(self.config, path, otherwise)
 
-    def changed(self, path: str, value: Any) -> "Asked":
-        """The same with one setting otherwise."""
-        if path == PROCESSES:
+    def changed(self, path: str, value: Any) -> "StageQuestion":
+        """The same with one setting otherwise.
+
+        Args:
+            path: Dotted, as in a recipe.
+            value: In place of what the config says.
+
+        Returns:
+            It, with that.
+
+        """
+        if path == PROCESSES_PATH:
             return replace(self, processes=value)
         return replace(self, changes={**self.changes, path: value})
 

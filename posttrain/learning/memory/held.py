@@ -25,7 +25,7 @@ class HeldFormat:
     """Norms, biases."""
 
 
-WEIGHTS: Mapping[str, HeldFormat] = {
+WEIGHT_FORMATS: Mapping[str, HeldFormat] = {
     "fp32": HeldFormat(4, 4, 4),
     "bf16": HeldFormat(2, 2, 2),
     # 4 bits, a scale of 8 bits for 64 weights, and one of 32 for 256 scales (QLoRA, arXiv
@@ -49,10 +49,13 @@ def weight_bytes(shapes: ModelShapes, kind: str = "fp32") -> int:
 
     Args:
         shapes: Of the model.
-        kind: How they are held, a key of `WEIGHTS`.
+        kind: How they are held, a key of `WEIGHT_FORMATS`.
+
+    Returns:
+        Bytes.
 
     """
-    held = WEIGHTS[kind]
+    held = WEIGHT_FORMATS[kind]
     tables = shapes.embedding + shapes.head
     others = shapes.parameters - tables - shapes.matrices
     per_table = shapes.stored if held.tables is None else held.tables
@@ -60,7 +63,16 @@ def weight_bytes(shapes: ModelShapes, kind: str = "fp32") -> int:
 
 
 def adapter_elements(shapes: ModelShapes, learner: Learner) -> int:
-    """Count the weights of the adapters: `rank x (in + out)` for each adapted layer."""
+    """Count the weights of the adapters: `rank x (in + out)` for each adapted layer.
+
+    Args:
+        shapes: Of the model.
+        learner: How it learns, and on what device.
+
+    Returns:
+        Elements.
+
+    """
     if learner.lora is None:
         return 0
     ends, rank = learner.lora.targets, learner.lora.rank
@@ -72,12 +84,30 @@ def adapter_elements(shapes: ModelShapes, learner: Learner) -> int:
 
 
 def trained_elements(shapes: ModelShapes, learner: Learner) -> int:
-    """Count the weights that get a gradient: all of them, or those of the adapters."""
+    """Count the weights that get a gradient: all of them, or those of the adapters.
+
+    Args:
+        shapes: Of the model.
+        learner: How it learns, and on what device.
+
+    Returns:
+        Elements.
+
+    """
     return shapes.parameters if learner.lora is None else adapter_elements(shapes, learner)
 
 
 def held_weights(shapes: ModelShapes, learner: Learner) -> int:
-    """Count the bytes of the policy, with its adapters."""
+    """Count the bytes of the policy, with its adapters.
+
+    Args:
+        shapes: Of the model.
+        learner: How it learns, and on what device.
+
+    Returns:
+        Bytes.
+
+    """
     return weight_bytes(shapes, learner.weights) + WIDE * adapter_elements(shapes, learner)
 
 
@@ -90,6 +120,14 @@ def state_bytes(shapes: ModelShapes, learner: Learner) -> int:
     """Count the bytes that the optimizer remembers on the device, of all processes together.
 
     Muon takes the matrices and keeps its momentum in float32; AdamW takes the rest.
+
+    Args:
+        shapes: Of the model.
+        learner: How it learns, and on what device.
+
+    Returns:
+        Bytes.
+
     """
     if learner.offload and learner.device != CPU:
         return 0
@@ -107,7 +145,16 @@ def state_bytes(shapes: ModelShapes, learner: Learner) -> int:
 
 
 def average_bytes(shapes: ModelShapes, learner: Learner) -> int:
-    """Count the bytes of the moving average, which is of float32."""
+    """Count the bytes of the moving average, which is of float32.
+
+    Args:
+        shapes: Of the model.
+        learner: How it learns, and on what device.
+
+    Returns:
+        Bytes.
+
+    """
     return WIDE * trained_elements(shapes, learner) if learner.averages else 0
 
 
@@ -117,6 +164,14 @@ def step_bytes(shapes: ModelShapes, learner: Learner) -> int:
     AdamW's fused step works in place; weights of bfloat16 and offloaded states go one tensor after
     the other, each in float32. Muon holds all updates, and of the matrices of one shape a stack,
     two steps of its iteration and two products of the shorter side (`models.muon`).
+
+    Args:
+        shapes: Of the model.
+        learner: How it learns, and on what device.
+
+    Returns:
+        Bytes.
+
     """
     largest = max(shapes.largest_matrix, shapes.embedding)
     if learner.lora is not None:

@@ -14,6 +14,9 @@ def said(config: Any, path: str, otherwise: Any) -> Any:
         path: Such as ``learner.lora.rank``.
         otherwise: What it is where the config has no such field, or an outer one is null.
 
+    Returns:
+        Its value.
+
     """
     for name in path.split("."):
         config = getattr(config, name, None)
@@ -53,7 +56,7 @@ class Learner:
 
     @property
     def computes_in(self) -> str:
-        """Numbers of the forward pass, as a key of `activations.NUMBERS`."""
+        """Numbers of the forward pass, as a key of `activations.NUMBER_WIDTHS`."""
         if self.weights == "bf16" and self.lora is None:
             return "bf16"
         return "autocast" if self.precision == "bf16" else "fp32"

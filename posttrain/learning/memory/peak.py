@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-WEIGHTS, GATHERED, STATES, GRADIENTS = "weights", "gathered", "states", "gradients"
+POLICY, GATHERED, STATES, GRADIENTS = "weights", "gathered", "states", "gradients"
 ACTIVATIONS, HEAD, REFERENCE, VALUES = "activations", "head", "reference", "values"
 CACHE, OTHERS, STEP = "cache", "others", "step"
 
 PARTS: Mapping[str, str] = {
-    WEIGHTS: "of the policy, adapters and their moving average with it",
+    POLICY: "of the policy, adapters and their moving average with it",
     GATHERED: "weights of other processes, while a layer is computed with",
     STATES: "what the optimizer remembers of each trained weight",
     GRADIENTS: "of the trained weights",
@@ -16,7 +16,7 @@ PARTS: Mapping[str, str] = {
     HEAD: "output head: a chunk of logits, its softmax and their gradients",
     REFERENCE: "the policy that divergences and log-ratios are taken to",
     VALUES: "value model, with its own gradients, states and activations",
-    CACHE: "keys and values of what is being sampled, and the logits drawn from",
+    CACHE: "keys and values of what is being sampling_alone, and the logits drawn from",
     OTHERS: "further models that the stage has loaded",
     STEP: "what a step of the optimizer needs for as long as it lasts",
 }

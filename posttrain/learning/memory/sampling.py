@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from posttrain.learning.memory import activations
-from posttrain.learning.memory.activations import NUMBERS, Rows
+from posttrain.learning.memory.activations import NUMBER_WIDTHS, BatchRows
 from posttrain.learning.memory.held import WIDE
 from posttrain.learning.memory.learner import CPU, Learner
 from posttrain.learning.memory.peak import CACHE, Moment
@@ -19,7 +19,7 @@ GPU the totals come about in float64, in blocks (`rollouts.engines.decode`)."""
 
 
 @dataclass(frozen=True)
-class Drawing:
+class DrawnRows:
     """What is drawn at once."""
 
     rows: int
@@ -33,7 +33,7 @@ class Drawing:
     """Whether there are more than `rows` of them, which take the places of those that end."""
 
 
-def sampling_moment(shapes: ModelShapes, learner: Learner, drawing: Drawing) -> Moment:
+def sampling_moment(shapes: ModelShapes, learner: Learner, drawing: DrawnRows) -> Moment:
     """Count what the engine of this package takes beside the policy.
 
     Args:
@@ -50,7 +50,16 @@ def sampling_moment(shapes: ModelShapes, learner: Learner, drawing: Drawing) -> 
 
 
 def position_bytes(shapes: ModelShapes, width: int) -> int:
-    """Count keys and values of one position of one row, in numbers of so many bytes."""
+    """Count keys and values of one position of one row, in numbers of so many bytes.
+
+    Args:
+        shapes: Of the model.
+        width: Bytes of a number.
+
+    Returns:
+        Bytes.
+
+    """
     return 2 * shapes.layers * shapes.keys * width
 
 
@@ -59,7 +68,7 @@ def _is_own_decoder(shapes: ModelShapes, learner: Learner) -> bool:
     return shapes.is_plain and not narrow and shapes.parameters <= LARGEST
 
 
-def _by_decoder(shapes: ModelShapes, learner: Learner, drawing: Drawing) -> int:
+def _by_decoder(shapes: ModelShapes, learner: Learner, drawing: DrawnRows) -> int:
     """Keys of prompts once, those of answers for each row; and matrices that are laid out anew."""
     rows, per_position = drawing.rows, position_bytes(shapes, WIDE)
     if learner.device == CPU:
@@ -75,17 +84,17 @@ def _by_decoder(shapes: ModelShapes, learner: Learner, drawing: Drawing) -> int:
     return keys + fused + rows * shapes.vocabulary * WIDE * _drawn(learner)
 
 
-def _by_slots(shapes: ModelShapes, learner: Learner, drawing: Drawing) -> int:
+def _by_slots(shapes: ModelShapes, learner: Learner, drawing: DrawnRows) -> int:
     """A place for every position of every row, and prompts while they are read."""
-    width = NUMBERS["bf16"].inner if learner.computes_in == "bf16" else WIDE
+    width = NUMBER_WIDTHS["bf16"].inner if learner.computes_in == "bf16" else WIDE
     columns = drawing.prompt + drawing.answer
     if drawing.waiting:
         columns += columns // 4
     slots = position_bytes(shapes, width) * drawing.rows * columns
     prompts = max(1, drawing.rows // drawing.group)
-    read = Rows(prompts, drawing.prompt, prompts)
+    read = BatchRows(prompts, drawing.prompt, prompts)
     reading = position_bytes(shapes, width) * read.tokens
-    reading += activations.forward_bytes(shapes, learner, read)
+    reading += activations.layer_forward_bytes(shapes, learner, read)
     drawn = drawing.rows * shapes.vocabulary * WIDE * _drawn(learner)
     return slots + max(reading, drawn)
 

@@ -8,16 +8,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from posttrain.learning.memory import activations, head, held
-from posttrain.learning.memory.activations import Rows
+from posttrain.learning.memory.activations import BatchRows
 from posttrain.learning.memory.learner import Learner
 from posttrain.learning.memory.peak import (
     ACTIVATIONS,
     GATHERED,
     GRADIENTS,
     HEAD,
+    POLICY,
     STATES,
     STEP,
-    WEIGHTS,
     Moment,
 )
 from posttrain.learning.memory.shapes import ModelShapes
@@ -27,7 +27,7 @@ from posttrain.learning.memory.shapes import ModelShapes
 class Batch:
     """A micro-batch, and what its loss asks of the model."""
 
-    rows: Rows
+    rows: BatchRows
     accumulates: bool = False
     """Whether a step has more than one."""
     has_head: bool = True
@@ -52,17 +52,26 @@ def training_moments(shapes: ModelShapes, learner: Learner, batch: Batch) -> lis
         Moments by name, each with all that stands then.
 
     """
-    fixed = standing(shapes, learner)
+    fixed = standing_bytes(shapes, learner)
     moments = [*_passes(shapes, learner, batch), _step(shapes, learner)]
     return [each.beside(fixed).beside(batch.beside) for each in moments]
 
 
-def standing(shapes: ModelShapes, learner: Learner) -> dict[str, int]:
-    """Count what stands for as long as a model trains, in one process."""
+def standing_bytes(shapes: ModelShapes, learner: Learner) -> dict[str, int]:
+    """Count what stands for as long as a model trains, in one process.
+
+    Args:
+        shapes: Of the model.
+        learner: How it learns, and on what device.
+
+    Returns:
+        Bytes.
+
+    """
     shared = learner.processes
     kept = held.held_weights(shapes, learner) + held.average_bytes(shapes, learner)
     return {
-        WEIGHTS: kept // shared,
+        POLICY: kept // shared,
         STATES: held.state_bytes(shapes, learner) // shared,
     }
 
@@ -82,10 +91,12 @@ def _passes(shapes: ModelShapes, learner: Learner, batch: Batch) -> Iterator[Mom
 
     logits, softmax = 0, 0
     if batch.has_head:
-        logits = head.forward_bytes(shapes, batch.rows, with_entropy=batch.with_entropy)
+        logits = head.head_forward_bytes(shapes, batch.rows, with_entropy=batch.with_entropy)
         distribution = batch.with_distribution
         softmax = head.kept_bytes(shapes, batch.rows, with_distribution=distribution)
-    within = activations.forward_bytes(shapes, learner, batch.rows) if learner.recomputes else 0
+    within = (
+        activations.layer_forward_bytes(shapes, learner, batch.rows) if learner.recomputes else 0
+    )
     whole = sum(kept) + last_norm
     yield Moment(
         "forward pass",
@@ -102,7 +113,7 @@ def _passes(shapes: ModelShapes, learner: Learner, batch: Batch) -> Iterator[Mom
     casts = 0 if learner.recomputes else casts
     gradient = 0
     if batch.has_head:
-        beside, gradient = head.backward_bytes(shapes, learner, batch.rows)
+        beside, gradient = head.head_backward_bytes(shapes, learner, batch.rows)
         yield Moment(
             "backward pass, head",
             {
@@ -132,7 +143,7 @@ def _layers(
     trained = held.trained_elements(shapes, learner)
     # Without adapters embeddings and head are trained too, and theirs are counted apart.
     per_layer = shapes.per_layer if learner.lora is None else trained // shapes.layers
-    work = activations.backward_bytes(shapes, learner, batch.rows)
+    work = activations.layer_backward_bytes(shapes, learner, batch.rows)
     matrix = width * shapes.largest_matrix if learner.lora is None else 0
     earlier, of_head = gradients
     for below in range(shapes.layers - 1, -1, -1):
@@ -192,7 +203,7 @@ def _step(shapes: ModelShapes, learner: Learner) -> Moment:
     return Moment("step", {GRADIENTS: gradients, STEP: held.step_bytes(shapes, learner)})
 
 
-def _kept(shapes: ModelShapes, learner: Learner, rows: Rows) -> list[int]:
+def _kept(shapes: ModelShapes, learner: Learner, rows: BatchRows) -> list[int]:
     """What the forward pass keeps of each layer."""
     if learner.recomputes:
         return [activations.entry_bytes(shapes, learner, rows)] * shapes.layers
@@ -205,8 +216,8 @@ def _reference_pass(
 ) -> Moment:
     """What another model says of the rows, before the policy's backward pass begins."""
     assert batch.reference is not None
-    within = activations.forward_bytes(batch.reference, learner, batch.rows)
-    logits = head.forward_bytes(batch.reference, batch.rows)
+    within = activations.layer_forward_bytes(batch.reference, learner, batch.rows)
+    logits = head.head_forward_bytes(batch.reference, batch.rows)
     return Moment(
         "reference pass",
         {

@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from posttrain.learning.memory.asked import Asked
-from posttrain.learning.memory.checkpoints import CheckpointSize, checkpoint_size
+from posttrain.learning.memory.asked import StageQuestion
 from posttrain.learning.memory.peak import Moment, peak_of
-from posttrain.learning.memory.stages import TASKS
+from posttrain.learning.memory.stages import TASKS, CheckpointSize, checkpoint_size
 from posttrain.operations.memory_plan.machine import Machine
 from posttrain.operations.memory_plan.models import ModelFinder, split_models
-from posttrain.operations.memory_plan.savings import Saving, best_savings, together
+from posttrain.operations.memory_plan.savings import Saving, all_at_once, best_savings
 from posttrain.stage.errors import UserErrors
 from posttrain.stage.formatting import bytesize
 from posttrain.stage.spec import Dag, Stage
@@ -97,14 +96,14 @@ def plan_memory(
 
 def _asked(
     dag: Dag, finder: ModelFinder, machine: Machine, prompt_tokens: int
-) -> Iterator[tuple[Stage, Asked]]:
+) -> Iterator[tuple[Stage, StageQuestion]]:
     for stage in dag.stages.values():
-        if stage.task.package not in TASKS:
+        if _task(stage) not in TASKS:
             continue
         policy, others = split_models(finder.models(stage))
         yield (
             stage,
-            Asked(
+            StageQuestion(
                 config=stage.config,
                 policy=policy,
                 models=others,
@@ -116,10 +115,15 @@ def _asked(
         )
 
 
-def _counted(stage: Stage, asked: Asked, machine: Machine) -> StageMemory:
-    count = TASKS[stage.task.package]
+def _task(stage: Stage) -> str:
+    """Name of a task of this package; one from elsewhere keeps its folders."""
+    return stage.task.package.removeprefix("tasks.")
 
-    def peak(each: Asked) -> int:
+
+def _counted(stage: Stage, asked: StageQuestion, machine: Machine) -> StageMemory:
+    count = TASKS[_task(stage)]
+
+    def peak(each: StageQuestion) -> int:
         return peak_of(count(each)).total
 
     counted = StageMemory(
@@ -132,7 +136,7 @@ def _counted(stage: Stage, asked: Asked, machine: Machine) -> StageMemory:
     if counted.fits:
         return counted
     savings = best_savings(asked, peak, gpus=machine.count)
-    left = peak(together(asked, savings))
+    left = peak(all_at_once(asked, savings))
     return replace(counted, savings=tuple(savings), with_savings=left)
 
 
@@ -140,6 +144,6 @@ def _uncounted(dag: Dag) -> Sequence[str]:
     return [
         name
         for name, stage in dag.stages.items()
-        if stage.task.package not in TASKS
+        if _task(stage) not in TASKS
         and (hasattr(stage.config, "learner") or hasattr(stage.config, "engine"))
     ]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from posttrain.learning.memory.asked import PROCESSES, Asked
+from posttrain.learning.memory.asked import PROCESSES_PATH, StageQuestion
 from posttrain.learning.memory.learner import CPU, LoraShape
 from posttrain.stage.config import StageConfig
 
@@ -27,10 +27,10 @@ class Saving:
         return f"{stage}.{self.path}={self.written}"
 
 
-Peak = Callable[[Asked], int]
+Peak = Callable[[StageQuestion], int]
 
 
-def best_savings(asked: Asked, peak: Peak, *, gpus: int, most: int = 3) -> list[Saving]:
+def best_savings(asked: StageQuestion, peak: Peak, *, gpus: int, most: int = 3) -> list[Saving]:
     """Try every setting that could help, and return those that help most.
 
     Args:
@@ -52,21 +52,21 @@ def best_savings(asked: Asked, peak: Peak, *, gpus: int, most: int = 3) -> list[
     return helpful[:most]
 
 
-def together(asked: Asked, savings: list[Saving]) -> Asked:
+def all_at_once(asked: StageQuestion, savings: list[Saving]) -> StageQuestion:
     """The stage with several settings at once."""
     for each in savings:
         asked = asked.changed(each.path, each.value)
     return asked
 
 
-def _trials(asked: Asked, gpus: int) -> Iterator[tuple[str, str, Any]]:
+def _trials(asked: StageQuestion, gpus: int) -> Iterator[tuple[str, str, Any]]:
     """Path, spelling and value of every setting that the stage's config has and does not use."""
     for path, now, written, value in (*_FIXED, *_lower(asked)):
         known = _has(type(asked.config), path)
         if known and asked.says(path, now) == now:
             yield path, written, value
     if asked.device != CPU and gpus > asked.processes and _has(type(asked.config), "learner"):
-        yield PROCESSES, f"{gpus}", gpus
+        yield PROCESSES_PATH, f"{gpus}", gpus
 
 
 _FIXED: tuple[tuple[str, Any, str, Any], ...] = (
@@ -82,7 +82,7 @@ _FIXED: tuple[tuple[str, Any, str, Any], ...] = (
 """Path, the value that uses none of it, how the other one is written, and that."""
 
 
-def _lower(asked: Asked) -> Iterator[tuple[str, Any, str, Any]]:
+def _lower(asked: StageQuestion) -> Iterator[tuple[str, Any, str, Any]]:
     """Numbers that may be smaller: tokens and rows that go through a model at once."""
     for path, whole, least in (
         ("micro_batch_tokens", "batch_tokens", 1),

@@ -6,17 +6,17 @@ from types import SimpleNamespace
 import pytest
 
 from posttrain.learning.memory import activations, head, held
-from posttrain.learning.memory.activations import Rows
-from posttrain.learning.memory.asked import Asked
-from posttrain.learning.memory.checkpoints import checkpoint_size
+from posttrain.learning.memory.activations import BatchRows
+from posttrain.learning.memory.asked import StageQuestion
 from posttrain.learning.memory.learner import Learner, LoraShape
-from posttrain.learning.memory.sampling import Drawing, sampling_moment
+from posttrain.learning.memory.sampling import DrawnRows, sampling_moment
 from posttrain.learning.memory.shapes import shapes_of
-from posttrain.learning.memory.training import Batch, standing, training_moments
+from posttrain.learning.memory.stages import checkpoint_size
+from posttrain.learning.memory.training import Batch, standing_bytes, training_moments
 from posttrain.learning.models import logprobs
 
 GPU = Learner(device="cuda")
-ROWS = Rows(count=2, length=3, wanted=4)
+ROWS = BatchRows(count=2, length=3, wanted=4)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ ROWS = Rows(count=2, length=3, wanted=4)
     ],
 )
 def test_what_stands_all_the_while(shapes, learner, weights, states):
-    assert standing(shapes, learner) == {"weights": weights, "states": states}
+    assert standing_bytes(shapes, learner) == {"weights": weights, "states": states}
 
 
 def test_weights_of_four_bits_are_those_of_linear_layers(shapes):
@@ -80,15 +80,15 @@ def test_our_own_pass_leaves_out_what_nothing_is_read_from(shapes):
 def test_the_head_adds_gradients_in_a_third_place(shapes, monkeypatch):
     monkeypatch.setattr(head, "CHUNK_ELEMENTS", 20)
     assert head.chunk_bytes(shapes, ROWS) == 4 * 10 * 2
-    assert head.forward_bytes(shapes, ROWS) == 2 * 80
-    assert head.forward_bytes(shapes, ROWS, with_entropy=True) == 5 * 80
-    assert head.backward_bytes(shapes, GPU, ROWS) == (0, 3 * 160)
+    assert head.head_forward_bytes(shapes, ROWS) == 2 * 80
+    assert head.head_forward_bytes(shapes, ROWS, with_entropy=True) == 5 * 80
+    assert head.head_backward_bytes(shapes, GPU, ROWS) == (0, 3 * 160)
     # A frozen head has no gradient.
-    assert head.backward_bytes(shapes, replace(GPU, lora=LoraShape(1)), ROWS) == (240, 0)
+    assert head.head_backward_bytes(shapes, replace(GPU, lora=LoraShape(1)), ROWS) == (240, 0)
     # All in one chunk: its softmax is among what was kept.
     one = replace(ROWS, wanted=2)
     assert head.kept_bytes(shapes, one) == 80
-    assert head.backward_bytes(shapes, GPU, one) == (160, 0)
+    assert head.head_backward_bytes(shapes, GPU, one) == (160, 0)
     assert head.CHUNK_ELEMENTS != logprobs.CHUNK_ELEMENTS
 
 
@@ -115,7 +115,7 @@ def test_the_steps_moments(shapes):
 
 def test_keys_and_values(shapes):
     other = replace(shapes, family="other")
-    drawing = Drawing(rows=4, prompt=5, answer=7, group=2)
+    drawing = DrawnRows(rows=4, prompt=5, answer=7, group=2)
     # Of each of 4 rows 12 positions: 2 layers, keys and values, 2 wide.
     slots = 4 * 12 * 2 * 2 * 2 * 4
     prompts = 2 * 5 * 2 * 2 * 2 * 4 + 2 * 5 * 4 * (8 + 4 * 4 + 2 * 2)
@@ -135,7 +135,7 @@ def test_keys_and_values(shapes):
     ],
 )
 def test_checkpoints(shapes, settings, one):
-    asked = Asked(SimpleNamespace(checkpoint_every=5), shapes, changes=settings)
+    asked = StageQuestion(SimpleNamespace(checkpoint_every=5), shapes, changes=settings)
     size = checkpoint_size(asked)
     assert (size.one, size.kept, size.result) == (one, 2 * one, 1200)
     assert checkpoint_size(replace(asked, config=SimpleNamespace(checkpoint_every=0))).kept == 0

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from posttrain.learning.memory.activations import Rows
-from posttrain.learning.memory.asked import Asked
+from posttrain.learning.memory.activations import BatchRows
+from posttrain.learning.memory.asked import StageQuestion
 from posttrain.learning.memory.learner import Learner, LoraShape
 from posttrain.learning.memory.peak import peak_of
 from posttrain.learning.memory.shapes import shapes_of
@@ -18,7 +18,7 @@ from posttrain.learning.models.optim import build_optimizer
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.prepare import prepare_for_training
 
-ROWS = Rows(4, 32, 124)
+ROWS = BatchRows(4, 32, 124)
 
 
 def peak(shapes, learner, rows=ROWS, **batch):
@@ -30,8 +30,8 @@ def peak(shapes, learner, rows=ROWS, **batch):
 def test_more_takes_more(shapes, device, precision):
     learner = Learner(device=device, precision=precision)
     before = peak(shapes, learner)
-    assert peak(shapes, learner, Rows(5, 32, 155)) > before
-    assert peak(shapes, learner, Rows(4, 33, 128)) > before
+    assert peak(shapes, learner, BatchRows(5, 32, 155)) > before
+    assert peak(shapes, learner, BatchRows(4, 33, 128)) > before
     assert peak(shapes, learner, accumulates=True) > before
     assert peak(shapes, learner, with_entropy=True) >= before
     assert peak(shapes, replace(learner, averages=True)) == before + 1200
@@ -59,17 +59,17 @@ def test_a_stage_reads_its_config_and_what_is_tried(shapes):
     config = SimpleNamespace(
         batch_tokens=64, max_length=16, learner=SimpleNamespace(precision="fp32", lora=None)
     )
-    asked = Asked(config, shapes, device="cuda")
-    whole = peak_of(TASKS["tasks.sft"](asked)).total
-    assert whole == peak(shapes, asked.learner, Rows(4, 16, 60))
+    asked = StageQuestion(config, shapes, device="cuda")
+    whole = peak_of(TASKS["sft"](asked)).total
+    assert whole == peak(shapes, asked.learner, BatchRows(4, 16, 60))
     halved = asked.changed("micro_batch_tokens", 32)
-    assert peak_of(TASKS["tasks.sft"](halved)).total == peak(
-        shapes, asked.learner, Rows(2, 16, 30), accumulates=True
+    assert peak_of(TASKS["sft"](halved)).total == peak(
+        shapes, asked.learner, BatchRows(2, 16, 30), accumulates=True
     )
     # Two processes take two of the rows each.
     shared = asked.changed("resources.processes", 2)
-    moments = TASKS["tasks.sft"](shared)
-    assert peak(shapes, shared.learner, Rows(2, 16, 30)) in [each.total for each in moments]
+    moments = TASKS["sft"](shared)
+    assert peak(shapes, shared.learner, BatchRows(2, 16, 30)) in [each.total for each in moments]
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,6 @@ def test_a_measured_peak(learner):
         measured = max(measured, held)
 
     shapes = shapes_of(config)
-    asked = Asked(SimpleNamespace(learner=learner), shapes)
-    counted = peak(shapes, asked.learner, Rows(4, 128, 4 * 127))
+    asked = StageQuestion(SimpleNamespace(learner=learner), shapes)
+    counted = peak(shapes, asked.learner, BatchRows(4, 128, 4 * 127))
     assert counted == pytest.approx(measured, rel=0.05)
