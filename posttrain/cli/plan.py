@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -10,6 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from posttrain.cli.options import Documented, overrides_option, plain_table, recipe_argument
+from posttrain.cli.plan_memory import MemoryQuestion, memory_options, print_memory
+from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import duration
 
 if TYPE_CHECKING:
@@ -34,8 +36,20 @@ _ACTIONS = {
 @click.option(
     "-v", "--verbose", is_flag=True, help="Every reason, and where code analysis fell back."
 )
-def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: bool) -> None:
+@memory_options
+def plan(
+    recipe: Path,
+    overrides: Sequence[str],
+    start: str | None,
+    verbose: bool,
+    memory: bool,
+    **asked: Any,
+) -> None:
     """Show what `posttrain run` would do with RECIPE, without doing it.
+
+    With --memory it shows instead what each stage that trains or samples takes at its peak: of
+    weights, gradients, optimizer, activations, logits, keys and values. Only the model's
+    config.json is read. What cannot fit is refused, with the three settings that would help most.
 
     Examples:
       posttrain plan                              the recipe of this folder
@@ -43,11 +57,27 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
       posttrain plan --from rl -v                 every reason
       posttrain plan --set run.resources.processes=2
                                                   training stages in two processes
+      posttrain plan --memory                     does it fit into this machine?
+      posttrain plan --memory --gpu 80GB --gpus 8 --set run.resources.processes=8
+                                                  into eight GPUs, which share each model?
+      posttrain plan --memory --gpu 24GB --set 'sft.learner.lora={rank: 16}'
+                                                  with adapters, into a smaller one?
 
     """
+    from posttrain.pipeline.execution.session import open_session
+
+    question = MemoryQuestion(**asked)
+    if not memory and question != MemoryQuestion():
+        raise UserError(
+            "--gpu, --gpus, --prompt-tokens, --model-config and --json say how memory is counted;"
+            " add --memory, or leave them out"
+        )
+    if memory:
+        with open_session(recipe, overrides) as session:
+            print_memory(session, question)
+        return
     from posttrain.cli.plan_notes import notes_on
     from posttrain.pipeline.execution.compatibility import refuse_incompatible
-    from posttrain.pipeline.execution.session import open_session
     from posttrain.pipeline.profile_notes import set_by_profile
     from posttrain.provenance.key import is_of_other_rules
 

@@ -183,9 +183,9 @@ def test_a_batch_is_no_larger_than_what_the_processors_cache_holds(
         return read(self, ids_PS, *given, group=group, **options)
 
     monkeypatch.setattr(LlamaDecoder, "prefill", prefill)
-    monkeypatch.setattr(llama, "_FEWEST", 2)
+    monkeypatch.setattr(llama, "FEWEST", 2)
     for rows, batches in ((5, [4, 4, 4]), (8, [8, 4]), (1, [2] * 6), (16, [12])):
-        monkeypatch.setattr(llama, "_IN_CACHE", rows * 2**14)
+        monkeypatch.setattr(llama, "IN_CACHE", rows * 2**14)
         seen.clear()
         found = engine.sample(prompts, params)
         assert seen == batches

@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from posttrain.learning.models.checkpoint_size import checkpoint_bytes
 from posttrain.learning.models.build_optim import build_optimizer
+from posttrain.learning.models.checkpoint_size import checkpoint_bytes
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.models.stored_tensors import TensorsApart, whole_piece
 

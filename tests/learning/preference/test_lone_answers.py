@@ -14,8 +14,8 @@ from posttrain.learning.algorithms.preference import LogRatios, PreferenceAlgori
 from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import Policy
 from posttrain.learning.models.tokenizer import train_tokenizer
-from posttrain.learning.preference.frozen_policy import FrozenPolicy
 from posttrain.learning.preference.config import PreferenceConfig
+from posttrain.learning.preference.frozen_policy import FrozenPolicy
 from posttrain.learning.preference.heldout import grade
 from posttrain.learning.preference.lone_answers import count_lone, encode_opposed, opposed
 from posttrain.learning.training.pairwise import encode_pairs

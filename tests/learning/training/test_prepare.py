@@ -8,9 +8,9 @@ import torch
 from posttrain.data.rows import TokenRow, TokenTable
 from posttrain.learning.models.adapters import load_adapter, plain_weights
 from posttrain.learning.models.build_optim import build_optimizer
-from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.models.checkpoint import read_checkpoint
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
+from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.config import LearnerConfig, TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.prepare import prepare_for_training, without_dropout

@@ -6,6 +6,7 @@ import torch
 from posttrain.data.batching import Batches
 from posttrain.data.rows import TokenRow, TokenTable
 from posttrain.learning.models.adapters import attach_adapter
+from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.training.config import LearnerConfig, TrainingConfig
 from posttrain.learning.training.prepare import prepare_for_training
 from posttrain.learning.training.router_loss import RoutedRows, balanced
@@ -36,7 +37,7 @@ def accumulated(model, tmp_path, *, micro_batch_tokens=None, packed=False, confi
     trainer = SupervisedTrainer(trainable, balanced(objective, model, COEFFICIENT), context)
     model.zero_grad()
     parts = trainer.micro_batches(0)
-    metrics = trainer.backward(parts, where="fit")
+    metrics = trainer.backward(parts, build_optimizer(model), where="fit")
     gradient = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return metrics, gradient, len(parts)
 

@@ -26,11 +26,11 @@ LARGEST = 100_000_000
 _SMALLEST_PRODUCT = 400
 """Multiplications of one product of a batch: below this, torch takes a kernel much slower."""
 
-_IN_CACHE = 16 * 2**20
+IN_CACHE = 16 * 2**20
 """Bytes of keys and values that a CPU keeps at hand: of a larger batch, every step fetches all of
 them from memory again."""
 
-_FEWEST = 128
+FEWEST = 128
 """Rows of a batch below which dispatch costs more than what a cache saves."""
 
 _PORTION = 1024
@@ -105,7 +105,7 @@ class LlamaDecoder:
         if self.weights.head.device.type != "cpu":
             return sys.maxsize
         numbers = 2 * len(self.weights.layers) * self.kv_heads * self.head_size * num_positions
-        return max(_FEWEST, _IN_CACHE // (numbers * self.weights.head.element_size()))
+        return max(FEWEST, IN_CACHE // (numbers * self.weights.head.element_size()))
 
     def prefill(self, ids_PS: Tensor, padding_P: Tensor, *, group: int, max_tokens: int) -> Tensor:
         """Read prompts, and make room for what is drawn after them.
