@@ -101,8 +101,8 @@ def take_turns(arm: str) -> None:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
+    from posttrain.learning.models.build_optim import build_optimizer
     from posttrain.learning.models.checkpoint import Checkpointer
-    from posttrain.learning.models.optim import build_optimizer
 
     torch.set_num_threads(1)
     torch.manual_seed(0)

@@ -190,9 +190,9 @@ def warm_up(folder: Path, name: str) -> None:
     """
     import torch
 
+    from posttrain.learning.models.build_optim import build_optimizer
     from posttrain.learning.models.load import load_policy
     from posttrain.learning.models.logprobs import wanted_logprobs
-    from posttrain.learning.models.optim import build_optimizer
     from posttrain.learning.training.prepare import prepare_for_training
 
     task, config = config_of(name)

@@ -25,8 +25,9 @@ from posttrain.learning.memory.asked import StageQuestion
 from posttrain.learning.memory.peak import Moment, peak_of
 from posttrain.learning.memory.shapes import shapes_of
 from posttrain.learning.memory.training import Batch, training_moments
+from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.models.logprobs import wanted_logprobs
-from posttrain.learning.models.optim import build_optimizer
+from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.prepare import prepare_for_training
 
@@ -137,7 +138,7 @@ def train(regime: Regime) -> None:
     config, (count, length) = config_of(regime), regime.rows
     model = transformers.AutoModelForCausalLM.from_config(config).float()
     trainable = prepare_for_training(model, LearnerConfig(**regime.learner), seed=0)
-    optimizer = build_optimizer(model, kind=regime.optimizer)
+    optimizer = build_optimizer(model, OptimizationConfig(optimizer=regime.optimizer))
     model.train()
     ids_BT = torch.randint(5, config.vocab_size, (count, length))
     positions_BT = torch.arange(length).repeat(count, 1)

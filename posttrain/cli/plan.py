@@ -78,7 +78,6 @@ def plan(
         return
     from posttrain.cli.plan_notes import notes_on
     from posttrain.pipeline.execution.compatibility import refuse_incompatible
-    from posttrain.pipeline.profile_notes import set_by_profile
     from posttrain.provenance.key import is_of_other_rules
 
     with open_session(recipe, overrides) as session:
@@ -94,12 +93,7 @@ def plan(
         for line in notes_on(session, decisions):
             click.echo(f"note: {line}")
         if verbose:
-            for line in set_by_profile(session.recipe, session.dag):
-                click.echo(line)
-            for decision in decisions:
-                closure = session.planner.keys.closure(decision.stage)
-                for line in _unseen(closure, session.dag.stages[decision.stage].declared):
-                    click.echo(f"{decision.stage}: {line}")
+            _print_details(session, decisions)
         for name, stage in session.dag.stages.items():
             if told := stage.resources.told():
                 click.echo(f"{name} runs on {told}")
@@ -111,6 +105,18 @@ def plan(
             )
         session.refuse_missing(decisions)
         session.refuse_places(makes=bool(running))
+
+
+def _print_details(session: "Session", decisions: "Sequence[Decision]") -> None:
+    """What a profile set, and what keys do not see of a stage."""
+    from posttrain.pipeline.profile_notes import set_by_profile
+
+    for line in set_by_profile(session.recipe, session.dag):
+        click.echo(line)
+    for decision in decisions:
+        closure = session.planner.keys.closure(decision.stage)
+        for line in _unseen(closure, session.dag.stages[decision.stage].declared):
+            click.echo(f"{decision.stage}: {line}")
 
 
 def check_release(session: "Session") -> None:
