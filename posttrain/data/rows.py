@@ -11,6 +11,7 @@ from torch import Tensor
 
 from posttrain.data.contexts import AnyPrompt, LearnedTurns, PromptInContext, without_thinking
 from posttrain.data.pair_facts import PairFacts
+from posttrain.data.routed_rows import RoutedRows
 from posttrain.data.templates import (
     answered_spans,
     encode_completions,
@@ -162,6 +163,10 @@ class TokenBatch:
             None if self.facts is None else self.facts.to(device),
             None if self.pairs is None else self.pairs.to(device),
         )
+
+    def routed(self) -> RoutedRows:
+        """Give the tokens as the router of a mixture of experts takes them."""
+        return RoutedRows(self.input_ids_BT, self.wanted_BT, position_ids(self))
 
 
 def learned_ends(batch: TokenBatch) -> Tensor:

@@ -8,12 +8,11 @@ from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.curriculum.start import read_pool
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import save_policy, weights_digest
-from posttrain.learning.rl.build import build_learner
+from posttrain.learning.rl.build import build_learner, load_to_train
 from posttrain.learning.rl.generation import with_limit
 from posttrain.learning.rl.loop import train
 from posttrain.learning.rl.state import RlState, start_state
 from posttrain.learning.rl.tools import open_tools
-from posttrain.learning.training.prepare import load_to_train
 from posttrain.learning.training.progress import run_identity
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError

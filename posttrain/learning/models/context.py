@@ -2,8 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from posttrain.learning.models.tokenizer import check_same_tokenizer
+from posttrain.stage.errors import UserError
+
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
+
+    from posttrain.learning.models.load import Policy
 
 _NAMES = ("max_position_embeddings", "max_seq_len", "seq_length")
 """Most architectures; MPT; Bloom, where the checkpoint states what it was trained on."""
@@ -24,3 +29,24 @@ def context_length(config: "PretrainedConfig") -> int:
     text = config.get_text_config()
     stated = (getattr(text, name, None) for name in _NAMES)
     return next((int(length) for length in stated if length), NO_LIMIT)
+
+
+def check_reads_alike(first: "Policy", other: "Policy", *, where: str) -> None:
+    """Refuse a policy that cannot read what another one wrote.
+
+    Args:
+        first: The one that all must be like.
+        other: The policy.
+        where: Where the recipe connects it, for the error.
+
+    Raises:
+        UserError: It has another tokenizer, or another context.
+
+    """
+    check_same_tokenizer(first.tokenizer, other.tokenizer, where=where)
+    ours, theirs = (context_length(each.model.config) for each in (first, other))
+    if ours != theirs:
+        raise UserError(
+            f"{where}: its context has {theirs} tokens, and that of the first policy {ours}; take"
+            " policies that read equally much, as each is to read what the others wrote"
+        )

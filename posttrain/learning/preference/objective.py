@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from posttrain.data.routed_rows import RoutedRows
 from posttrain.data.rows import TokenBatch
 from posttrain.learning.algorithms.pair_losses.base import LogRatios, Terms
 from posttrain.learning.algorithms.pair_terms.base import PairLikelihoods
@@ -51,6 +52,10 @@ class PreferenceBatch:
             self.reference_point.to(device),
             self.num_units,
         )
+
+    def routed(self) -> RoutedRows:
+        """Give the tokens of both sides as a router's loss takes them."""
+        return self.tokens.routed()
 
 
 def reduced_logprobs(

@@ -117,12 +117,7 @@ def run_rounds(
         open_engine(sampling.engine, policy, batch_size=batch_size) as engine,
     ):
         for number in range(1, config.rounds + 1):
-            inner = replace(
-                context,
-                scratch=context.scratch / f"round-{number:03d}",
-                # With one seed for all, an unchanged policy would draw the same samples again.
-                seed=purpose_seed(context.seed, "round", number),
-            )
+            inner = _within_round(context, number)
             if number <= done:
                 tables.append(read_pairs(inner.scratch))
                 continue
@@ -149,6 +144,16 @@ def run_rounds(
             log.rounds.append(facts)
             progress.save(number)
     return log, pl.concat([each.select(list(PAIRS)) for each in tables])
+
+
+def _within_round(context: StageContext, number: int) -> StageContext:
+    """The context of a round: a folder and a seed of its own."""
+    return replace(
+        context,
+        scratch=context.scratch / f"round-{number:03d}",
+        # With one seed for all, an unchanged policy would draw the same samples again.
+        seed=purpose_seed(context.seed, "round", number),
+    )
 
 
 def _reference(

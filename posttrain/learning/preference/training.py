@@ -25,7 +25,6 @@ from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.pairwise import PairRows
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.supervised import train
-from posttrain.learning.training.token_batches import routed_rows
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of
@@ -107,7 +106,7 @@ def learn(
         digests={"reference": sha256_of(values_SN.numpy().tobytes())},
         loss_at=lambda changed: batch_loss(changed.algorithm),
     )
-    objective = replace(objective, routed=lambda batch: routed_rows(batch.tokens))
+    objective = replace(objective, routed=PreferenceBatch.routed)
     if algorithm.needs_mismatched:
         gather = with_reference_point(algorithm)
         objective = replace(objective, gather=gather, gather_heldout=gather)

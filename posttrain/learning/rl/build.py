@@ -20,6 +20,9 @@ from posttrain.learning.training.prepare import (
     refuse_offload_alone,
     without_dropout,
 )
+
+# Stages that learn load with it.
+from posttrain.learning.training.prepare import load_to_train as load_to_train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -85,7 +88,7 @@ def build_learner(
     )
     learner = PolicyLearner(passes=passes, optimizer=optimizer, scratch=context.scratch)
     if config.learner.router_loss is not None:
-        learner.router = _router_loss(policy, config.learner.router_loss, context)
+        passes.router = _router_loss(policy, config.learner.router_loss, context)
     learner.beside = build_beside(policy, passes, inputs, seed=context.seed)
     if context.processes == 1:
         return learner

@@ -45,7 +45,6 @@ from posttrain.learning.training.config import (
     refuse_idle_rounding,
     usual_alarms,
 )
-from posttrain.learning.training.metrics import ROUTED
 from posttrain.stage.config import UNKEYED
 from posttrain.stage.schedule import Schedulable, at, schedules_in
 from posttrain.stage.slots import name_of
@@ -169,9 +168,8 @@ class RlConfig(Schedulable):
             that are masked, is only in the steps that have such.
 
         """
-        lacking = unmeasured(self.algorithm, oldest=self.oldest, carried=self.producer.carried)
+        lacking = _lacking(self)
         own = {name: about for name, about in METRICS.items() if name not in lacking}
-        own |= ROUTED if self.learner.router_loss is not None else {}
         return own | {each.name: each.description for each in self._of_parts()}
 
     @model_validator(mode="after")
@@ -257,7 +255,7 @@ class RlConfig(Schedulable):
         if self.reference.follows is not None:
             followed["reference.metric"] = self.reference.follows
         refuse_blind(self.alarms, (n.removeprefix("rl/") for n in self.metrics()), where="alarms")
-        lacking = unmeasured(self.algorithm, oldest=self.oldest, carried=self.producer.carried)
+        lacking = _lacking(self)
         for path, metric in followed.items():
             refuse_unmeasured(
                 metric, self.metrics(), lacking, sampler=self.draw.sampler, where=path
@@ -285,3 +283,13 @@ class RlConfig(Schedulable):
                     f"{path} is a schedule, and those of optimization would multiply it;"
                     " set optimization.lr_schedule to constant and optimization.warmup_steps to 0"
                 )
+
+
+def _lacking(config: RlConfig) -> dict[str, str]:
+    """Why a run does not measure what others do, by name."""
+    return unmeasured(
+        config.algorithm,
+        oldest=config.oldest,
+        carried=config.producer.carried,
+        routed=config.learner.router_loss is not None,
+    )

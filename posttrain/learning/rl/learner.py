@@ -1,7 +1,6 @@
 """The policy and everything that learns with it: one optimizer update after the other."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,7 @@ from posttrain.learning.rl.failures import (
     refuse_infinite,
 )
 from posttrain.learning.rl.gap import engine_gap, refuse_gap, token_gap
-from posttrain.learning.rl.passes import ModelPasses, learned_statistics
+from posttrain.learning.rl.passes import ModelPasses, learned_statistics, watching_router
 from posttrain.learning.rl.rollout import (
     Group,
 )
@@ -42,8 +41,6 @@ from posttrain.learning.training.progress import Progress, Stateful
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-    from posttrain.learning.training.router_loss import RouterLoss
 
 
 MAXIMA = ("logprob_gap_max",)
@@ -62,8 +59,6 @@ class PolicyLearner:
     beside: Beside = field(default_factory=Beside, kw_only=True)
     """What else is learned from."""
     num_updates: int = field(default=0, init=False)
-    router: "RouterLoss | None" = field(default=None, kw_only=True)
-    """Keeps a mixture of experts' router even, where that is asked for."""
     past: MeasuredPast = field(default_factory=MeasuredPast, init=False)
     outputs: PartOutputs = field(default_factory=PartOutputs, init=False)
     """What the algorithm's parts gave in the present update."""
@@ -192,17 +187,18 @@ class PolicyLearner:
         whole = whole_denominator(parts, self.passes.config)
         of_critic = whole_denominator([each.for_critic() for each in parts], self.passes.config)
         counts = [part.num_tokens for part in parts]
-        if self.router is not None:
-            self.router.begin(self.model, [part.routed() for part in parts])
+        router = self.passes.router
+        if router is not None:
+            router.begin(self.model, [part.routed() for part in parts])
         totals: dict[str, float] = {}
         for number, (part, count) in enumerate(zip(parts, counts, strict=True), start=1):
-            with self._watching() as routed:
+            with watching_router(self.passes) as routed:
                 loss, metrics = self.loss(
                     part, denominator=whole, of_critic=max(1, of_critic), first=first
                 )
-            if self.router is not None:
-                term = self.router.term(routed[0], part.routed())
-                loss = loss + self.router.coefficient * term
+            if router is not None:
+                term = router.term(routed[0], part.routed())
+                loss = loss + router.coefficient * term
                 # A metric is a mean over the part's tokens, and this is a share of the update's.
                 metrics["router_loss"] = term.detach() * sum(counts) / max(1, count)
             scalar = float(loss.detach())
@@ -280,10 +276,6 @@ class PolicyLearner:
             metrics |= more | {"value_loss": value_loss.detach()}
             loss = loss + value_loss
         return loss, metrics
-
-    def _watching(self) -> AbstractContextManager[list[tuple[Tensor, ...]]]:
-        """What routers say of the policy's passes; nothing where nobody asks."""
-        return nullcontext([]) if self.router is None else self.router.watching(self.model)
 
     def gap(self, groups: Sequence[Group]) -> dict[str, float]:
         """Hold the engine against the policy as it is now; see `engine_gap`."""

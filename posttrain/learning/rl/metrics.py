@@ -11,7 +11,7 @@ from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.score import MANY_UNJUDGED
 from posttrain.learning.rl.hints.base import HINT
 from posttrain.learning.rl.selections.base import Selection, measured
-from posttrain.learning.training.metrics import check_metric
+from posttrain.learning.training.metrics import ROUTED, check_metric
 from posttrain.stage.slots import name_of
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ METRICS: Mapping[str, str] = {
     "rl/turn_advantage_positive": "share of these turns whose advantage is above 0",
     "rl/grad_norm": "norm of the gradient before clipping",
     "rl/learning_rate": "learning rate",
+    "rl/router_loss": ROUTED["router_loss"],
 }
 """Metrics of a step by name, as they stand in the curve and in the tracker.
 
@@ -169,13 +170,16 @@ def _of_updates(updates: "UpdatesConfig") -> Iterator[PartMetric]:
             yield PartMetric(f"rl/balance_{name}", name_of(updates.balance), f"weight of {name}")
 
 
-def unmeasured(algorithm: Algorithm, *, oldest: int, carried: int = 0) -> dict[str, str]:
+def unmeasured(
+    algorithm: Algorithm, *, oldest: int, carried: int = 0, routed: bool = False
+) -> dict[str, str]:
     """Say why a run does not measure what others do.
 
     Args:
         algorithm: Of the run.
         oldest: Most steps that rollouts are behind the policy that learns from them.
         carried: Most steps over which a rollout is carried.
+        routed: True where a router's loss is learned.
 
     Returns:
         The reason by name, of those in `METRICS` and those of regularizers.
@@ -187,6 +191,7 @@ def unmeasured(algorithm: Algorithm, *, oldest: int, carried: int = 0) -> dict[s
         ("rl/unfinished", not carried, "nothing is carried over"),
         ("rl/weight_", not algorithm.token_weights, "the algorithm has no token_weights"),
         ("rl/value_", algorithm.critic is None, "the algorithm has no critic"),
+        ("rl/router_loss", not routed, "learner.router_loss is not set"),
         ("rl/turn_", "turn_values" not in algorithm.needs, "the advantage is not learned"),
     ]
     found = {

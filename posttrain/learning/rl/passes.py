@@ -1,6 +1,7 @@
 """Forward passes over rollouts: of the policy, its reference and its critic."""
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from posttrain.learning.rl.action_masks.base import TokenMask
+    from posttrain.learning.training.router_loss import RouterLoss
 
 Pass = Callable[[TrainBatch], Tensor]
 """One number per token of a batch, `[B, T]`, without gradient."""
@@ -48,6 +50,8 @@ class ModelPasses:
     turn_learner: TurnLearner | None = field(default=None, kw_only=True)
     mask: "TokenMask | None" = field(default=None, kw_only=True)
     """Which tokens the policy may draw; see `masked_passes`, which go by it."""
+    router: "RouterLoss | None" = field(default=None, kw_only=True)
+    """Keeps a mixture of experts' router even, where that is asked for."""
 
     def policy(
         self,
@@ -242,6 +246,20 @@ def learned_statistics(
         with_distribution="distribution" in needs,
     )
     return found, None
+
+
+def watching_router(passes: ModelPasses) -> AbstractContextManager[list[tuple[Tensor, ...]]]:
+    """Hear what routers say of the policy's passes; nothing where nobody asks.
+
+    Args:
+        passes: With the loss of the router, where there is one.
+
+    Returns:
+        A context; the list gets the logits of each pass, layer by layer.
+
+    """
+    policy = passes.trainable.model
+    return nullcontext([]) if passes.router is None else passes.router.watching(policy)
 
 
 def asks_old(config: RlConfig, *, stale: bool) -> bool:

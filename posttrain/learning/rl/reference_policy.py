@@ -47,6 +47,10 @@ class ReferencePolicy:
         """The model as the reference is now, for as long as the context lasts."""
         return nullcontext(self.model)
 
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The weights of its own, by name."""
+        return dict(self.model.state_dict())
+
     @property
     def measured(self) -> dict[str, float]:
         """What is measured of it in every step, by the names of the metrics."""
@@ -125,6 +129,10 @@ class PolicyWithoutAdapters(ReferencePolicy):
     def reading(self) -> AbstractContextManager["PreTrainedModel"]:
         """The policy's own model with its adapters off; see `ReferencePolicy.reading`."""
         return self._adapter.switched_off()
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """None are its own; see `ReferencePolicy.tensors`."""
+        return {}
 
 
 def own_reference(

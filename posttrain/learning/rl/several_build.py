@@ -8,10 +8,10 @@ from pathlib import Path
 
 from posttrain.learning.curriculum.base import ProblemPool
 from posttrain.learning.episodes.environments.base import POLICY
-from posttrain.learning.models.context import context_length
-from posttrain.learning.models.load import Policy, load_to_train
-from posttrain.learning.models.tokenizer import check_same_tokenizer
+from posttrain.learning.models.context import check_reads_alike
+from posttrain.learning.models.load import Policy
 from posttrain.learning.rl.build import build_learner
+from posttrain.learning.rl.build import load_to_train as load_to_train
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.member import FIRST, Member
 from posttrain.learning.rl.several_config import SeveralConfig
@@ -140,12 +140,6 @@ def _further(
             f"{where}: names that begin with {POLICY} are those of the first policy and its copies;"
             " connect it under another name"
         )
-    loaded = load_to_train(path, config.learner.weights, device=context.device)
-    check_same_tokenizer(first.tokenizer, loaded.tokenizer, where=where)
-    ours, theirs = (context_length(each.model.config) for each in (first, loaded))
-    if ours != theirs:
-        raise UserError(
-            f"{where}: its context has {theirs} tokens, and that of the first policy {ours}; take"
-            " policies that read equally much, as each is to read what the others wrote"
-        )
+    loaded = load_to_train(path, config.learner, device=context.device)
+    check_reads_alike(first, loaded, where=where)
     return loaded

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.models.checkpoint import Checkpointer
-from posttrain.learning.models.distributed.checkpoint import InShards, LikeTensors
 from posttrain.learning.models.distributed.gather import GatheredTensors, MainsOwn
 from posttrain.learning.models.distributed.group import (
     Dismissed,
@@ -39,7 +38,8 @@ from posttrain.learning.rl.sharded_models import (
 )
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, Stateful
-from posttrain.learning.training.sharded import SharedProgress, shares, twin
+from posttrain.learning.training.sharded import shares, twin
+from posttrain.learning.training.shared_progress import SharedProgress
 
 _STORE = "rollouts"
 
@@ -76,21 +76,21 @@ class ShardedPolicyLearner(PolicyLearner):
 
     def progress(self, parts: Mapping[str, Stateful], checkpointer: Checkpointer) -> Progress:
         """Save the shards of all processes; see `PolicyLearner.progress`."""
-        own = dict(self.model.named_parameters())
         reference = self.passes.reference
-        copies = {"best": own, "reference": reference and reference.model.state_dict()}
-        adapted: dict[str, Stateful] = {
-            **{name: InShards(part, self.group) for name, part in self.trainable.parts().items()},
-            **{
-                name: LikeTensors(parts[name], tensors, self.group)
-                for name, tensors in copies.items()
-                if name in parts and tensors
-            },
+        copies = {
+            "best": dict(self.model.named_parameters()),
+            "reference": reference.tensors() if reference else {},
         }
-        in_shards = frozenset({*adapted, "optimizer", "critic"} & parts.keys())
         if _STORE in parts:
-            adapted[_STORE] = MainsOwn(parts[_STORE], self.group)
-        return SharedProgress({**parts, **adapted}, checkpointer, self.group, in_shards)
+            parts = {**parts, _STORE: MainsOwn(parts[_STORE], self.group)}
+        return SharedProgress.of(
+            parts,
+            checkpointer,
+            self.group,
+            trained=self.trainable.parts(),
+            copies=copies,
+            own=("optimizer", "critic"),
+        )
 
     def finish(self, put_best: Callable[[], None] | None = None) -> None:
         """Give the whole policy its weights in the main process; the others are done."""

@@ -37,7 +37,6 @@ from posttrain.learning.training.token_batches import (
     loss_by,
     prepare_packed,
     reference_logprobs,
-    routed_rows,
     token_batches,
 )
 from posttrain.stage.context import StageContext
@@ -147,7 +146,7 @@ def next_token_objective(
         loss=loss_by(part),
         heldout=measured,
         digests={"rows": TokenTable(rows, pad=0, facts=facts).digest},
-        routed=routed_rows,
+        routed=TokenBatch.routed,
         loss_at=lambda changed: loss_by(loss_of(changed)),
     )
     return objective, len(rows), limit

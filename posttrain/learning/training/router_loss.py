@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from posttrain.data.batching import AnyBatch
+from posttrain.data.routed_rows import RoutedRows
 from posttrain.learning.maths.load_balance import balance_share, expert_counts
 from posttrain.learning.models.backbone import backbone
 from posttrain.learning.models.logprobs import hidden_states
@@ -28,23 +29,6 @@ if TYPE_CHECKING:
 
 _BIASES = ("correction_bias", "expert_bias")
 """Ends of the names of what chooses experts beside a router's logits."""
-
-
-@dataclass(frozen=True)
-class RoutedRows:
-    """Tokens of a micro-batch as they go through a model."""
-
-    input_ids_BT: Tensor
-    learned_BT: Tensor
-    """True at tokens that bear loss; what comes after the last of a row is padding."""
-    position_ids_BT: Tensor | None = None
-    """Of packed rows."""
-
-    @property
-    def real_BT(self) -> Tensor:
-        """False at padding."""
-        after_BT = self.learned_BT.flip(-1).cumsum(-1).flip(-1)
-        return after_BT > 0
 
 
 @dataclass

@@ -1,17 +1,12 @@
 """Several processes train together, each taking its share of every step."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from posttrain.data.batching import AnyBatch
 from posttrain.learning.models.build_optim import build_optimizer
-from posttrain.learning.models.checkpoint import Checkpointer, read_checkpoint
-from posttrain.learning.models.distributed.checkpoint import (
-    InShards,
-    LikeTensors,
-    ShareOfGroup,
-)
+from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.distributed.gather import GatheredTensors
 from posttrain.learning.models.distributed.group import (
     Dismissed,
@@ -22,9 +17,9 @@ from posttrain.learning.models.distributed.optim import ShardedOptimizer
 from posttrain.learning.models.distributed.shard import restore, shard
 from posttrain.learning.models.optim import Optimizer
 from posttrain.learning.models.optimization import OptimizationConfig
-from posttrain.learning.training.generators import restore_generators
 from posttrain.learning.training.prepare import MovingAverage, Trainable
-from posttrain.learning.training.progress import GENERATORS, Progress, Stateful
+from posttrain.learning.training.progress import Progress, Stateful
+from posttrain.learning.training.shared_progress import SharedProgress
 from posttrain.learning.training.supervised_objective import Gather, SupervisedObjective
 from posttrain.learning.training.trainer import SupervisedTrainer, add_up, check_finite
 from posttrain.stage.context import StageContext
@@ -57,15 +52,13 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
 
     def progress(self, parts: Mapping[str, Stateful], checkpointer: Checkpointer) -> Progress:
         """Save the shards of all processes; see `SupervisedTrainer.progress`."""
-        tensors: dict[str, Stateful] = {
-            name: InShards(part, self._group) for name, part in self.trainable.parts().items()
-        }
-        if "best" in parts:
-            own = dict(self.trainable.model.named_parameters())
-            tensors["best"] = LikeTensors(parts["best"], own, self._group)
-        in_shards = {*tensors, *(n for n, p in parts.items() if isinstance(p, ShardedOptimizer))}
-        return SharedProgress(
-            dict(parts) | tensors, checkpointer, self._group, frozenset(in_shards)
+        return SharedProgress.of(
+            parts,
+            checkpointer,
+            self._group,
+            trained=self.trainable.parts(),
+            copies={"best": dict(self.trainable.model.named_parameters())},
+            own=[name for name, part in parts.items() if isinstance(part, ShardedOptimizer)],
         )
 
     def weights(self) -> Any:
@@ -118,38 +111,6 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
         if not self._group.is_main:
             raise Dismissed
         self._whole.model.eval()
-
-
-@dataclass(frozen=True)
-class SharedProgress(Progress):
-    """A checkpoint to which every process adds its shards; all else is the main process's."""
-
-    group: ProcessGroup
-    in_shards: frozenset[str]
-    """Names of the parts that every process writes and reads; of the others each takes up what the
-    main process wrote."""
-
-    def __post_init__(self) -> None:
-        """Let the checkpointer write this process's share."""
-        self.checkpointer.share = ShareOfGroup(self.group)
-
-    def states(self) -> dict[str, Any]:
-        """All states in the main process, elsewhere those in shards."""
-        if self.group.is_main:
-            return super().states()
-        return {name: self.parts[name].state_dict() for name in sorted(self.in_shards)}
-
-    def restore(self, device: str) -> int:  # noqa: ARG002 - every part knows where its tensors lie
-        """Take up the newest checkpoint that the main process finds."""
-        found = self.checkpointer.newest() if self.group.is_main else None
-        path = self.group.from_main(found)
-        if path is None:
-            return 0
-        snapshot = self.of_these_parts(read_checkpoint(path, in_pieces=self.in_shards))
-        for name, part in self.parts.items():
-            part.load_state_dict(snapshot.states[name])
-        restore_generators(snapshot.states[GENERATORS])
-        return snapshot.step
 
 
 def shares(parts: Sequence[T], group: ProcessGroup) -> list[tuple[T, bool]]:

@@ -13,10 +13,10 @@ from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.early_stop import EarlyStop
 from posttrain.learning.training.failed_batch import kept_for_replay
 from posttrain.learning.training.generators import seed_step
+from posttrain.learning.training.open_trainer import open_trainer
 from posttrain.learning.training.prepare import Trainable, refuse_offload_alone
 from posttrain.learning.training.progress import Stateful, run_identity
 from posttrain.learning.training.supervised_objective import SupervisedObjective
-from posttrain.learning.training.trainer import SupervisedTrainer
 from posttrain.stage.context import StageContext
 from posttrain.stage.schedule import NumberSchedules
 
@@ -50,7 +50,6 @@ def train(
     """
     refuse_offload_alone(config.learner, processes=context.processes, where=prefix)
     num_steps = len(objective.batches.steps)
-    objective = _with_router(objective, trainable, config.learner.router_loss)
     identity = run_identity(
         config, seed=context.seed, weights=weights_digest(trainable.model), **objective.digests
     )
@@ -112,35 +111,3 @@ def train(
     best = early_stop.best
     trainer.finish(None if best is None else best.put_in_place)
     return step
-
-
-def _with_router(
-    objective: SupervisedObjective[AnyBatch], trainable: Trainable, coefficient: float | None
-) -> SupervisedObjective[AnyBatch]:
-    """The objective, with the loss of a mixture's router where that is asked for."""
-    if coefficient is None:
-        return objective
-    from posttrain.learning.training.router_loss import balanced
-
-    return balanced(objective, trainable.model, coefficient)
-
-
-def open_trainer(
-    trainable: Trainable, objective: SupervisedObjective[AnyBatch], context: StageContext
-) -> SupervisedTrainer[AnyBatch]:
-    """Choose what takes the steps; several processes shard the model.
-
-    Args:
-        trainable: The model, with its adapter and average.
-        objective: The batches of every step, and the loss of one.
-        context: Of the stage: number of processes, device.
-
-    Returns:
-        The trainer of this process.
-
-    """
-    if context.processes == 1:
-        return SupervisedTrainer(trainable, objective, context)
-    from posttrain.learning.training.context_parallel import open_shared_trainer
-
-    return open_shared_trainer(trainable, objective, context)

@@ -11,7 +11,7 @@ from posttrain.data.batching import AnyBatch, Batches
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from posttrain.learning.training.router_loss import RoutedRows
+    from posttrain.data.routed_rows import RoutedRows
 
 Loss = Callable[["PreTrainedModel", AnyBatch, float], tuple[Tensor, Mapping[str, Tensor]]]
 Gather = Callable[["PreTrainedModel", list[AnyBatch], int], list[AnyBatch]]

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from posttrain.learning.models.load import Policy
     from posttrain.learning.models.supports import OfSupport
-    from posttrain.learning.training.router_loss import RoutedRows
 
 
 def check_fit(policy: "Policy", rows: Sequence[TokenRow]) -> None:
@@ -210,13 +209,6 @@ def loss_by(part: RowLoss) -> Loss[TokenBatch]:
         return losses_N.sum() / denominator, {}
 
     return loss
-
-
-def routed_rows(batch: TokenBatch) -> "RoutedRows":
-    """Give the tokens of a batch as a router's loss takes them; see `router_loss`."""
-    from posttrain.learning.training.router_loss import RoutedRows
-
-    return RoutedRows(batch.input_ids_BT, batch.wanted_BT, position_ids(batch))
 
 
 def _statistics(

@@ -159,10 +159,13 @@ def test_no_part_is_to_blame_for_what_it_was_given(monkeypatch, name):
     assert outputs.culprit() == f"`{name}` of the batch"
 
 
-def test_an_impossible_token_of_the_reference_does_not_accuse_the_divergence():
+def test_a_token_that_the_reference_says_nothing_of_does_not_accuse_the_divergence():
     algorithm = Algorithm.model_validate({"regularizers": {"kl": {"coefficient": 0.1}}})
     given, outputs = torch.full((2, 3), -1.0), PartOutputs()
     given[0, 1] = -torch.inf
+    # Impossible to the reference: the estimate is held at its bound.
+    assert learn(algorithm, outputs, reference_logprobs_BT=given).isfinite()
+    given[0, 1] = torch.nan
     assert not learn(algorithm, outputs, reference_logprobs_BT=given).isfinite()
     assert outputs.culprit() == "`reference_logprobs_BT` of the batch"
 

@@ -4,14 +4,15 @@ import pytest
 import torch
 
 from posttrain.data.batching import Batches
-from posttrain.data.rows import TokenRow, TokenTable
+from posttrain.data.routed_rows import RoutedRows
+from posttrain.data.rows import TokenBatch, TokenRow, TokenTable
 from posttrain.learning.models.adapters import attach_adapter
 from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.training.config import LearnerConfig, TrainingConfig
 from posttrain.learning.training.prepare import prepare_for_training
-from posttrain.learning.training.router_loss import RoutedRows, balanced
+from posttrain.learning.training.router_loss import balanced
 from posttrain.learning.training.supervised_objective import SupervisedObjective
-from posttrain.learning.training.token_batches import next_token_loss, routed_rows
+from posttrain.learning.training.token_batches import next_token_loss
 from posttrain.learning.training.trainer import SupervisedTrainer
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -30,7 +31,7 @@ def accumulated(model, tmp_path, *, micro_batch_tokens=None, packed=False, confi
     objective = SupervisedObjective(
         Batches([[0, 1, 2, 3]], lengths, table.batch, micro_batch_tokens, packed),
         next_token_loss,
-        routed=routed_rows,
+        routed=TokenBatch.routed,
     )
     trainable = prepare_for_training(model, config or LearnerConfig(), seed=0)
     context = StageContext.quiet(tmp_path)
@@ -84,7 +85,7 @@ def test_it_reaches_adapters_and_is_left_out_of_what_is_held_out(tmp_path):
     model = model_of("qwen3_moe")
     attach_adapter(model, rank=2, alpha=4)
     plain = next_token_loss
-    objective = SupervisedObjective(Batches([], [], None), plain, routed=routed_rows)
+    objective = SupervisedObjective(Batches([], [], None), plain, routed=TokenBatch.routed)
     both = balanced(objective, model, COEFFICIENT).loss
     batch = TokenTable(ROWS, pad=0).batch(range(4))
     value, metrics = both(model, batch, 20.0)
@@ -103,7 +104,9 @@ def test_it_reaches_adapters_and_is_left_out_of_what_is_held_out(tmp_path):
     ],
 )
 def test_what_has_no_router_to_balance_is_refused(name, sentence):
-    objective = SupervisedObjective(Batches([], [], None), next_token_loss, routed=routed_rows)
+    objective = SupervisedObjective(
+        Batches([], [], None), next_token_loss, routed=TokenBatch.routed
+    )
     with pytest.raises(UserError, match=sentence):
         balanced(objective, model_of(name), COEFFICIENT)
 

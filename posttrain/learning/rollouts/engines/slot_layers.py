@@ -26,14 +26,31 @@ class KeysAndValues(CacheLayerMixin):  # type: ignore[misc]
         self.used = 0
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Take these tensors as they are."""
+        """Take these tensors as they are.
+
+        Args:
+            key_states: Keys.
+            value_states: Values.
+
+        """
         self.keys, self.values = key_states, value_states
         self.is_initialized = True
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *_args: Any, **_options: Any
     ) -> tuple[Tensor, Tensor]:
-        """Append to the first rows, and return all that these have."""
+        """Append to the first rows.
+
+        Args:
+            key_states: Keys of the next tokens of each.
+            value_states: Values likewise.
+            *_args: As transformers hands them on.
+            **_options: Likewise.
+
+        Returns:
+            All keys and values that these rows have.
+
+        """
         num_rows, begin = len(key_states), self.used
         self.used += key_states.shape[2]
         if not self.is_initialized:
@@ -44,7 +61,16 @@ class KeysAndValues(CacheLayerMixin):  # type: ignore[misc]
         return self.keys[:num_rows, :, : self.used], self.values[:num_rows, :, : self.used]
 
     def bytes_of(self, num_rows: int, num_columns: int) -> int:
-        """Bytes of so many slots, by what was read."""
+        """Count what slots take, by what was read.
+
+        Args:
+            num_rows: Slots.
+            num_columns: Tokens of each.
+
+        Returns:
+            Bytes.
+
+        """
         if not self.is_initialized:
             return 0
         return num_rows * num_columns * sum(_bytes(t[:1, :, :1]) for t in (self.keys, self.values))
@@ -89,7 +115,13 @@ class KeysAndValues(CacheLayerMixin):  # type: ignore[misc]
                 move_to_front(buffer[:, :, : self.used], rows_R)
 
     def shift(self, distance: int, *, num_rows: int) -> None:
-        """Move the first rows by so many columns to the left."""
+        """Move rows to the left.
+
+        Args:
+            distance: Columns to move by.
+            num_rows: The first so many rows.
+
+        """
         if not self.is_initialized:
             return
         for buffer in (self.keys, self.values):
@@ -124,11 +156,19 @@ class States(LinearAttentionLayer):  # type: ignore[misc]
     """
 
     def bytes_of(self, num_rows: int, _num_columns: int) -> int:
-        """Bytes of so many slots, by what was read."""
+        """Count what slots take; see `KeysAndValues.bytes_of`."""
         return num_rows * sum(_bytes(state[:1]) for _, _, state in self._states())
 
     def place(self, prompt: "States", group: int, *, begin: int, **_room: int) -> None:
-        """Put the prompts' states, `group` times each, behind the rows that are there."""
+        """Put the prompts' states, `group` times each, behind the rows there; see `KeysAndValues`.
+
+        Args:
+            prompt: What was read of them.
+            group: Rows of each.
+            begin: Rows that are there.
+            **_room: Of slots, which states have none of.
+
+        """
         for kept, index, state in prompt._states():
             copies = state.repeat_interleave(group, 0)
             own = getattr(self, kept)
