@@ -50,6 +50,9 @@ class RouterLoss:
             model: A mixture of experts.
             coefficient: Of the loss.
 
+        Returns:
+            The loss, before its first step.
+
         Raises:
             UserError: It has no router that was trained with such a loss, or one whose choice is
                 not that of its logits alone.
