@@ -64,6 +64,7 @@ CUSTOMARY = {
 # parts and registries, one file each, are not counted.
 SMALL_LINES = 45
 KEPT_APART = {
+    "posttrain.learning.models.linear_layers": "what an architecture has is no adapter",
     "posttrain.learning.algorithms.digests_format_1": "a table of data",
     "posttrain.learning.rl.rehearsed_rows": "reading a table is no part of learning from it",
     "posttrain.learning.rollouts.engines.end_scaled": "as beam: a part of a slot imports no torch",

@@ -6,8 +6,27 @@ experts and all get the same, E where all tokens go to the same and nothing else
 has a gradient. As f is of the whole batch, the loss is no sum over its tokens until f is known.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class RoutedRows:
+    """Tokens of a micro-batch as they go through a model."""
+
+    input_ids_BT: Tensor
+    learned_BT: Tensor
+    """True at tokens that bear loss; what comes after the last of a row is padding."""
+    position_ids_BT: Tensor | None = None
+    """Of packed rows."""
+
+    @property
+    def real_BT(self) -> Tensor:
+        """False at padding."""
+        after_BT = self.learned_BT.flip(-1).cumsum(-1).flip(-1)
+        return after_BT > 0
 
 
 def expert_counts(logits_NE: Tensor, *, top_k: int) -> Tensor:

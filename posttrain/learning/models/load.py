@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from posttrain.learning.models.context import context_length
 from posttrain.learning.models.mask_policy import is_mask_policy
 from posttrain.learning.models.memory import check_memory
 from posttrain.stage.errors import UserError, first_line
@@ -24,6 +25,11 @@ class Policy:
 
     model: "PreTrainedModel"
     tokenizer: "PreTrainedTokenizerBase"
+
+    @property
+    def context_length(self) -> int:
+        """Positions that the model knows."""
+        return context_length(self.model.config)
 
 
 def load_policy(

@@ -3,17 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from posttrain.learning.algorithms.batches import PolicyBatch
+from posttrain.learning.maths.load_balance import RoutedRows
 from posttrain.learning.rl.rollout import Group, Rollout
-
-if TYPE_CHECKING:
-    from posttrain.learning.training.router_loss import RoutedRows
 
 TokenValues = tuple[float, ...]
 
@@ -113,10 +111,8 @@ class TrainBatch(PolicyBatch):
         """Tokens that bear loss."""
         return int(self.mask_BT.sum())
 
-    def routed(self) -> "RoutedRows":
+    def routed(self) -> RoutedRows:
         """Give the tokens as a router's loss takes them; see `RouterLoss`."""
-        from posttrain.learning.training.router_loss import RoutedRows
-
         return RoutedRows(self.input_ids_BT, self.mask_BT)
 
     def for_critic(self) -> Self:

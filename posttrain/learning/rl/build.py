@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -21,9 +20,6 @@ from posttrain.learning.rl.turn_learner import build_turn_learner
 from posttrain.learning.training.prepare import check_quiet, prepare_for_training, without_dropout
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
-
-if TYPE_CHECKING:
-    from posttrain.learning.training.router_loss import RouterLoss
 
 
 def build_learner(
@@ -62,6 +58,11 @@ def build_learner(
     critic = None if config.algorithm.critic is None else Critic(policy.model, config.critic)
     turn_learner = build_turn_learner(policy, config, context, episodes)
     trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
+    if trainable.router is not None and context.processes > 1:
+        raise UserError(
+            "rl.learner.router_loss is for one process; leave it out, or leave resources.processes"
+            " out"
+        )
     # Dropout would make the trainer's log-probabilities differ from the engine's.
     without_dropout(policy.model)
     policy.model.train(mode=config.learner.activation_checkpointing)
@@ -83,25 +84,12 @@ def build_learner(
         turn_learner=turn_learner,
     )
     learner = PolicyLearner(passes=passes, optimizer=optimizer, scratch=context.scratch)
-    if config.learner.router_loss is not None:
-        learner.router = _router_loss(policy, config.learner.router_loss, context)
     learner.beside = build_beside(policy, passes, inputs, seed=context.seed)
     if context.processes == 1:
         return learner
     from posttrain.learning.rl.sharded import in_shards
 
     return in_shards(learner)
-
-
-def _router_loss(policy: Policy, coefficient: float, context: StageContext) -> "RouterLoss":
-    from posttrain.learning.training.router_loss import RouterLoss
-
-    if context.processes > 1:
-        raise UserError(
-            "rl.learner.router_loss is for one process; leave it out, or leave resources.processes"
-            " out"
-        )
-    return RouterLoss.of(policy.model, coefficient)
 
 
 def _reference(

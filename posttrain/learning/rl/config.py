@@ -35,7 +35,6 @@ from posttrain.learning.rl.stop import StopConfig
 from posttrain.learning.rl.updates_config import RlOptimization, UpdatesConfig
 from posttrain.learning.rollouts.sampling import MaxTokens
 from posttrain.learning.training.config import LearnerConfig
-from posttrain.learning.training.metrics import ROUTED
 from posttrain.stage.config import UNKEYED
 from posttrain.stage.schedule import Schedulable, at, schedules_in
 from posttrain.stage.slots import name_of
@@ -158,7 +157,7 @@ class RlConfig(Schedulable):
         """
         lacking = unmeasured(self.algorithm, oldest=self.oldest, carried=self.producer.carried)
         own = {name: about for name, about in METRICS.items() if name not in lacking}
-        own |= ROUTED if self.learner.router_loss is not None else {}
+        own |= self.learner.measured
         return own | {each.name: each.description for each in self._of_parts()}
 
     @model_validator(mode="after")

@@ -43,8 +43,6 @@ from posttrain.learning.training.progress import Progress, Stateful
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from posttrain.learning.training.router_loss import RouterLoss
-
 
 MAXIMA = ("logprob_gap_max",)
 """Metrics of which the largest counts, and not the mean."""
@@ -60,8 +58,6 @@ class PolicyLearner:
     beside: Beside = field(default_factory=Beside, kw_only=True)
     """What else is learned from."""
     num_updates: int = field(default=0, init=False)
-    router: "RouterLoss | None" = field(default=None, kw_only=True)
-    """Keeps a mixture of experts' router even, where that is asked for."""
     past: MeasuredPast = field(default_factory=MeasuredPast, init=False)
     outputs: PartOutputs = field(default_factory=PartOutputs, init=False)
     """What the algorithm's parts gave in the present update."""
@@ -182,17 +178,21 @@ class PolicyLearner:
         whole = whole_denominator(parts, self.passes.config)
         of_critic = whole_denominator([each.for_critic() for each in parts], self.passes.config)
         counts = [part.num_tokens for part in parts]
-        if self.router is not None:
-            self.router.begin(self.model, [part.routed() for part in parts])
+        router = self.trainable.router
+        if router is not None:
+            router.begin(self.model, [part.routed() for part in parts])
         totals: dict[str, float] = {}
         for part, count in zip(parts, counts, strict=True):
-            with self._watching() as routed:
+            watching: AbstractContextManager[list[tuple[Tensor, ...]]] = nullcontext([])
+            if router is not None:
+                watching = router.watching(self.model)
+            with watching as routed:
                 loss, metrics = self.loss(
                     part, denominator=whole, of_critic=max(1, of_critic), first=first
                 )
-            if self.router is not None:
-                term = self.router.term(routed[0], part.routed())
-                loss = loss + self.router.coefficient * term
+            if router is not None:
+                term = router.term(routed[0], part.routed())
+                loss = loss + router.coefficient * term
                 # A metric is a mean over the part's tokens, and this is a share of the update's.
                 metrics["router_loss"] = term.detach() * sum(counts) / max(1, count)
             scalar = float(loss.detach())
@@ -273,10 +273,6 @@ class PolicyLearner:
             metrics |= more | {"value_loss": value_loss.detach()}
             loss = loss + value_loss
         return loss, metrics
-
-    def _watching(self) -> AbstractContextManager[list[tuple[Tensor, ...]]]:
-        """What routers say of the policy's passes; nothing where nobody asks."""
-        return nullcontext([]) if self.router is None else self.router.watching(self.model)
 
     def gap(self, groups: Sequence[Group]) -> dict[str, float]:
         """Hold the engine against the policy as it is now; see `engine_gap`."""

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from posttrain.learning.curriculum.base import ProblemPool
 from posttrain.learning.episodes.environments.base import POLICY
-from posttrain.learning.models.context import context_length
 from posttrain.learning.models.load import Policy, load_policy
 from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.learning.rl.build import build_learner
@@ -140,7 +139,7 @@ def _further(name: str, path: Path, first: Policy, context: StageContext) -> Pol
         )
     loaded = load_policy(path, device=context.device)
     check_same_tokenizer(first.tokenizer, loaded.tokenizer, where=where)
-    ours, theirs = (context_length(each.model.config) for each in (first, loaded))
+    ours, theirs = (each.context_length for each in (first, loaded))
     if ours != theirs:
         raise UserError(
             f"{where}: its context has {theirs} tokens, and that of the first policy {ours}; take"

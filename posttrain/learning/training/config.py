@@ -71,6 +71,11 @@ class LearnerConfig(StageConfig):
     early_stop: EarlyStopConfig | None = None
     """Stop by the loss on held-out rows."""
 
+    @property
+    def measured(self) -> dict[str, str]:
+        """What is measured at every step because of these settings: a sentence by name."""
+        return {} if self.router_loss is None else dict(ROUTED)
+
 
 class PaceConfig(Schedulable):
     """How much of the table is trained on: a curriculum that may swing."""
@@ -184,8 +189,7 @@ class TrainingConfig(StageConfig):
             A sentence by name; in the curve a name comes after that of the stage, `sft/loss`.
 
         """
-        routed = ROUTED if self.learner.router_loss is not None else {}
-        return {**STEP, **routed, **(HELDOUT if self.learner.early_stop else {})}
+        return {**STEP, **self.learner.measured, **(HELDOUT if self.learner.early_stop else {})}
 
     def plan(
         self,

@@ -29,6 +29,8 @@ from posttrain.stage.seeds import purpose_seed
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from posttrain.learning.training.router_loss import RouterLoss
+
 
 class TrainedWeights:
     """The weights that require a gradient, as a part of a checkpoint: adapters, or everything."""
@@ -100,6 +102,8 @@ class Trainable:
     adapter: Adapter | None
     average: MovingAverage | None
     subnetwork: Subnetwork | None = None
+    router: "RouterLoss | None" = None
+    """Keeps a mixture of experts' router even, where that is asked for."""
 
     def parts(self) -> dict[str, Stateful]:
         """What changes while it trains, for `Progress`."""
@@ -179,7 +183,15 @@ def prepare_for_training(
     if config.activation_checkpointing:
         _recompute_activations(model)
     average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
-    return Trainable(model, config, adapter, average, subnetwork_of(model))
+    return Trainable(model, config, adapter, average, subnetwork_of(model), _router(model, config))
+
+
+def _router(model: "PreTrainedModel", config: LearnerConfig) -> "RouterLoss | None":
+    if config.router_loss is None:
+        return None
+    from posttrain.learning.training.router_loss import RouterLoss
+
+    return RouterLoss.of(model, config.router_loss)
 
 
 def remember_answers(

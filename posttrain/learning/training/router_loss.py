@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from posttrain.data.batching import AnyBatch
-from posttrain.learning.maths.load_balance import balance_share, expert_counts
+from posttrain.learning.maths.load_balance import RoutedRows, balance_share, expert_counts
 from posttrain.learning.models.backbone import backbone
 from posttrain.learning.models.logprobs import hidden_states
 from posttrain.learning.training.supervised_objective import Loss, SupervisedObjective
@@ -28,23 +28,6 @@ if TYPE_CHECKING:
 
 _BIASES = ("correction_bias", "expert_bias")
 """Ends of the names of what chooses experts beside a router's logits."""
-
-
-@dataclass(frozen=True)
-class RoutedRows:
-    """Tokens of a micro-batch as they go through a model."""
-
-    input_ids_BT: Tensor
-    learned_BT: Tensor
-    """True at tokens that bear loss; what comes after the last of a row is padding."""
-    position_ids_BT: Tensor | None = None
-    """Of packed rows."""
-
-    @property
-    def real_BT(self) -> Tensor:
-        """False at padding."""
-        after_BT = self.learned_BT.flip(-1).cumsum(-1).flip(-1)
-        return after_BT > 0
 
 
 @dataclass
@@ -65,6 +48,9 @@ class RouterLoss:
         Args:
             model: A mixture of experts.
             coefficient: Of the loss.
+
+        Returns:
+            The loss, before its first step.
 
         Raises:
             UserError: It has no router that was trained with such a loss, or one whose choice is
@@ -163,26 +149,24 @@ class RouterLoss:
 
 
 def balanced(
-    objective: SupervisedObjective[AnyBatch], model: "PreTrainedModel", coefficient: float
+    objective: SupervisedObjective[AnyBatch], balance: RouterLoss
 ) -> SupervisedObjective[AnyBatch]:
     """Add the loss of the routers to a supervised objective.
 
     Args:
         objective: What is minimized beside it.
-        model: A mixture of experts.
-        coefficient: Of the loss.
+        balance: The loss of the routers.
 
     Returns:
         The objective; its metrics have ``router_loss``, without the coefficient.
 
     Raises:
-        UserError: The model has no router to balance, or the stage does not train one.
+        UserError: The stage does not train it.
 
     """
     rows_of = objective.routed
     if rows_of is None:
         raise UserError("learner.router_loss: this stage does not train it; leave it out")
-    balance = RouterLoss.of(model, coefficient)
 
     def gather(model: "PreTrainedModel", parts: list[AnyBatch], step: int) -> list[AnyBatch]:
         complete = objective.gather(model, parts, step) if objective.gather else parts
@@ -198,7 +182,7 @@ def balanced(
             term = balance.term(seen[0], rows_of(batch))
             # A metric is a mean over the batch's units, and this is a share of the step's.
             told = term.detach() * denominator / batch.num_units
-            return value + coefficient * term, {**metrics, "router_loss": told}
+            return value + balance.coefficient * term, {**metrics, "router_loss": told}
 
         return both
 

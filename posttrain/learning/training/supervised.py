@@ -47,10 +47,6 @@ def train(
 
     """
     num_steps = len(objective.batches.steps)
-    if config.learner.router_loss is not None:
-        from posttrain.learning.training.router_loss import balanced
-
-        objective = balanced(objective, trainable.model, config.learner.router_loss)
     identity = run_identity(
         config, seed=context.seed, weights=weights_digest(trainable.model), **objective.digests
     )
@@ -73,8 +69,8 @@ def train(
         started = time.perf_counter()
         seed = seed_step(context.seed, "train", step)
         changed = schedules.at(step)
-        if objective.loss_at and changed is not config:
-            loss = objective.loss_at(changed)
+        if trainer.objective.loss_at and changed is not config:
+            loss = trainer.objective.loss_at(changed)
             trainer.objective = replace(trainer.objective, loss=loss)
         now = changed.optimization
         rate = now.learning_rate * now.factor(step, num_steps=num_steps)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Generic
 from torch import Tensor
 
 from posttrain.data.batching import AnyBatch, Batches
+from posttrain.learning.maths.load_balance import RoutedRows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from posttrain.learning.training.router_loss import RoutedRows
 
 Loss = Callable[["PreTrainedModel", AnyBatch, float], tuple[Tensor, Mapping[str, Tensor]]]
 Gather = Callable[["PreTrainedModel", list[AnyBatch], int], list[AnyBatch]]
@@ -33,7 +33,7 @@ class SupervisedObjective(Generic[AnyBatch]):
     gather: Gather[AnyBatch] | None = None
     """``gather(model, parts, step)`` completes a step's parts by what depends on all of them, or on
     the policy as it is then."""
-    routed: "Callable[[AnyBatch], RoutedRows] | None" = None
+    routed: Callable[[AnyBatch], RoutedRows] | None = None
     """Gives the tokens of a micro-batch, where a mixture of experts may balance its router."""
     loss_at: Callable[[Any], Loss[AnyBatch]] | None = None
     """Gives the `loss` by a step's config, where numbers of it are in the loss and may change."""

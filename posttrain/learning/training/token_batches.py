@@ -17,6 +17,7 @@ from posttrain.data.rows import (
     learned_ends,
     position_ids,
 )
+from posttrain.learning.maths.load_balance import RoutedRows
 from posttrain.learning.models.context import context_length
 from posttrain.learning.models.logprobs import LearnedStatistics, wanted_logprobs, wanted_statistics
 from posttrain.learning.training.config import TrainingConfig
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from posttrain.learning.models.load import Policy
-    from posttrain.learning.training.router_loss import RoutedRows
 
 
 def check_fit(policy: "Policy", rows: Sequence[TokenRow]) -> None:
@@ -218,10 +218,8 @@ def loss_by(part: RowLoss) -> Loss[TokenBatch]:
     return loss
 
 
-def routed_rows(batch: TokenBatch) -> "RoutedRows":
+def routed_rows(batch: TokenBatch) -> RoutedRows:
     """Give the tokens of a batch as a router's loss takes them; see `router_loss`."""
-    from posttrain.learning.training.router_loss import RoutedRows
-
     return RoutedRows(batch.input_ids_BT, batch.wanted_BT, position_ids(batch))
 
 

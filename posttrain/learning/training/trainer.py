@@ -25,6 +25,10 @@ class SupervisedTrainer(Generic[AnyBatch]):
         self, trainable: Trainable, objective: SupervisedObjective[AnyBatch], context: StageContext
     ) -> None:
         self.trainable = trainable
+        if trainable.router is not None:
+            from posttrain.learning.training.router_loss import balanced
+
+            objective = balanced(objective, trainable.router)
         self.objective = objective
         self.device = context.device
 

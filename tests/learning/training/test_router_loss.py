@@ -5,10 +5,11 @@ import torch
 
 from posttrain.data.batching import Batches
 from posttrain.data.rows import TokenRow, TokenTable
+from posttrain.learning.maths.load_balance import RoutedRows
 from posttrain.learning.models.adapters import attach_adapter
 from posttrain.learning.training.config import LearnerConfig, TrainingConfig
 from posttrain.learning.training.prepare import prepare_for_training
-from posttrain.learning.training.router_loss import RoutedRows, balanced
+from posttrain.learning.training.router_loss import RouterLoss, balanced
 from posttrain.learning.training.supervised_objective import SupervisedObjective
 from posttrain.learning.training.token_batches import next_token_loss, routed_rows
 from posttrain.learning.training.trainer import SupervisedTrainer
@@ -17,6 +18,7 @@ from posttrain.stage.errors import UserError
 from tests.architectures import model_of
 
 COEFFICIENT = 0.5
+ASKED = {"router_loss": COEFFICIENT}
 ROWS = [
     TokenRow(tuple(range(10 + n, 14 + 3 * n)), start=1 + n % 2) for n in range(4)
 ]  # of 4, 6, 8, 10 tokens
@@ -31,9 +33,8 @@ def accumulated(model, tmp_path, *, micro_batch_tokens=None, packed=False, confi
         next_token_loss,
         routed=routed_rows,
     )
-    trainable = prepare_for_training(model, config or LearnerConfig(), seed=0)
-    context = StageContext.quiet(tmp_path)
-    trainer = SupervisedTrainer(trainable, balanced(objective, model, COEFFICIENT), context)
+    trainable = prepare_for_training(model, config or LearnerConfig(**ASKED), seed=0)
+    trainer = SupervisedTrainer(trainable, objective, StageContext.quiet(tmp_path))
     model.zero_grad()
     parts = trainer.micro_batches(0)
     metrics = trainer.backward(parts, where="fit")
@@ -65,7 +66,7 @@ def test_of_one_layer_it_is_transformers_own_with_its_gradient(tmp_path):
         {"micro_batch_tokens": 12},
         {"packed": True},
         {"packed": True, "micro_batch_tokens": 12},
-        {"micro_batch_tokens": 12, "config": LearnerConfig(activation_checkpointing=True)},
+        {"micro_batch_tokens": 12, "config": LearnerConfig(**ASKED, activation_checkpointing=True)},
     ],
 )
 def test_it_is_the_same_however_a_step_is_cut(options, tmp_path):
@@ -84,7 +85,7 @@ def test_it_reaches_adapters_and_is_left_out_of_what_is_held_out(tmp_path):
     attach_adapter(model, rank=2, alpha=4)
     plain = next_token_loss
     objective = SupervisedObjective(Batches([], [], None), plain, routed=routed_rows)
-    both = balanced(objective, model, COEFFICIENT).loss
+    both = balanced(objective, RouterLoss.of(model, COEFFICIENT)).loss
     batch = TokenTable(ROWS, pad=0).batch(range(4))
     value, metrics = both(model, batch, 20.0)
     assert value.requires_grad
@@ -102,15 +103,14 @@ def test_it_reaches_adapters_and_is_left_out_of_what_is_held_out(tmp_path):
     ],
 )
 def test_what_has_no_router_to_balance_is_refused(name, sentence):
-    objective = SupervisedObjective(Batches([], [], None), next_token_loss, routed=routed_rows)
     with pytest.raises(UserError, match=sentence):
-        balanced(objective, model_of(name), COEFFICIENT)
+        prepare_for_training(model_of(name), LearnerConfig(router_loss=COEFFICIENT), seed=0)
 
 
 def test_a_stage_that_cannot_train_it_says_so():
     objective = SupervisedObjective(Batches([], [], None), next_token_loss)
     with pytest.raises(UserError, match="this stage does not train it"):
-        balanced(objective, model_of("mixtral"), COEFFICIENT)
+        balanced(objective, RouterLoss.of(model_of("mixtral"), COEFFICIENT))
 
 
 def test_its_metric_is_declared_where_it_is_asked_for():

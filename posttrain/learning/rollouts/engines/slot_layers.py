@@ -26,14 +26,31 @@ class KeysAndValues(CacheLayerMixin):  # type: ignore[misc]
         self.used = 0
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Take these tensors as they are."""
+        """Take these tensors as they are.
+
+        Args:
+            key_states: ``[R, K, T, D]``.
+            value_states: In the same shape.
+
+        """
         self.keys, self.values = key_states, value_states
         self.is_initialized = True
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *_args: Any, **_options: Any
     ) -> tuple[Tensor, Tensor]:
-        """Append to the first rows, and return all that these have."""
+        """Append to the first rows, and return all that these have.
+
+        Args:
+            key_states: ``[R, K, T, D]`` of the rows in front.
+            value_states: In the same shape.
+            *_args: What transformers has for other layers.
+            **_options: As these.
+
+        Returns:
+            Keys and values of the rows in front.
+
+        """
         num_rows, begin = len(key_states), self.used
         self.used += key_states.shape[2]
         if not self.is_initialized:
@@ -44,7 +61,16 @@ class KeysAndValues(CacheLayerMixin):  # type: ignore[misc]
         return self.keys[:num_rows, :, : self.used], self.values[:num_rows, :, : self.used]
 
     def bytes_of(self, num_rows: int, num_columns: int) -> int:
-        """Bytes of so many slots, by what was read."""
+        """Bytes that slots take, by what was read.
+
+        Args:
+            num_rows: Of all slots.
+            num_columns: Of all slots.
+
+        Returns:
+            Bytes.
+
+        """
         if not self.is_initialized:
             return 0
         return num_rows * num_columns * sum(_bytes(t[:1, :, :1]) for t in (self.keys, self.values))
@@ -60,6 +86,9 @@ class KeysAndValues(CacheLayerMixin):  # type: ignore[misc]
             begin: Rows that are there.
             num_rows: Of all slots.
             num_columns: Of all slots.
+
+        Returns:
+            Bytes.
 
         """
         if not prompt.is_initialized:
@@ -83,13 +112,24 @@ class KeysAndValues(CacheLayerMixin):  # type: ignore[misc]
         )
 
     def keep(self, rows_R: Tensor) -> None:
-        """Move the chosen rows to the front; the memory stays."""
+        """Move the chosen rows to the front; the memory stays.
+
+        Args:
+            rows_R: Indices of rows.
+
+        """
         if self.is_initialized:
             for buffer in (self.keys, self.values):
                 move_to_front(buffer[:, :, : self.used], rows_R)
 
     def shift(self, distance: int, *, num_rows: int) -> None:
-        """Move the first rows by so many columns to the left."""
+        """Move the first rows to the left.
+
+        Args:
+            distance: Columns.
+            num_rows: Rows that are in use.
+
+        """
         if not self.is_initialized:
             return
         for buffer in (self.keys, self.values):
@@ -98,7 +138,15 @@ class KeysAndValues(CacheLayerMixin):  # type: ignore[misc]
         self.used -= distance
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Length and offset of the mask over keys."""
+        """Length and offset of the mask over keys.
+
+        Args:
+            query_length: Tokens that are read.
+
+        Returns:
+            Positions, and how many of the first are not there.
+
+        """
         return self.used + query_length, 0
 
     def get_seq_length(self) -> int:
@@ -124,11 +172,27 @@ class States(LinearAttentionLayer):  # type: ignore[misc]
     """
 
     def bytes_of(self, num_rows: int, _num_columns: int) -> int:
-        """Bytes of so many slots, by what was read."""
+        """Bytes that slots take, by what was read.
+
+        Args:
+            num_rows: Of all slots.
+
+        Returns:
+            Bytes.
+
+        """
         return num_rows * sum(_bytes(state[:1]) for _, _, state in self._states())
 
     def place(self, prompt: "States", group: int, *, begin: int, **_room: int) -> None:
-        """Put the prompts' states, `group` times each, behind the rows that are there."""
+        """Put the prompts' states behind the rows that are there.
+
+        Args:
+            prompt: What was read of them.
+            group: Rows of each.
+            begin: Rows that are there.
+            **_room: Of layers with columns.
+
+        """
         for kept, index, state in prompt._states():
             copies = state.repeat_interleave(group, 0)
             own = getattr(self, kept)
@@ -137,12 +201,23 @@ class States(LinearAttentionLayer):  # type: ignore[misc]
             setattr(self, fact, copy(getattr(prompt, fact)))
 
     def keep(self, rows_R: Tensor) -> None:
-        """Go on with the chosen rows."""
+        """Go on with the chosen rows.
+
+        Args:
+            rows_R: Indices of rows.
+
+        """
         for kept, index, state in self._states():
             getattr(self, kept)[index] = state[rows_R]
 
     def shift(self, _distance: int, *, num_rows: int) -> None:
-        """Do nothing: a state has no columns."""
+        """Do nothing: a state has no columns.
+
+        Args:
+            _distance: Columns.
+            num_rows: Rows that are in use.
+
+        """
 
     def _states(self) -> list[tuple[str, int, Tensor]]:
         return [
@@ -167,10 +242,6 @@ def layers_of(config: "PretrainedConfig") -> list[SlotLayer]:
 
     Returns:
         The layers, from the first to the last.
-
-    Raises:
-        UserError: The architecture keeps something else than keys, values and states, or does not
-            keep padding out of these.
 
     """
     refuse_undrawn(config.model_type, where="the policy")
