@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
 from posttrain.stage.hashing import sha256_of_parts
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     from transformers import PreTrainedTokenizerBase
 
 TOKENS_VARIABLE = "POSTTRAIN_TOKENS"
@@ -60,7 +59,7 @@ def kept_token_ids(
         return tokenize()
     versions = [importlib.metadata.version(name) for name in ("tokenizers", "transformers")]
     identity = [backend.to_str(), type(tokenizer).__name__, repr(sorted(options.items()))]
-    lengths = np.array([len(text) for text in texts], dtype=np.int64).tobytes()
+    lengths = repr([len(text) for text in texts]).encode()
     parts = [*(part.encode() for part in [*versions, *identity]), lengths]
     path = folder() / f"{sha256_of_parts([*parts, *(text.encode() for text in texts)])}.safetensors"
     kept = _read(path)
@@ -92,6 +91,7 @@ def _read(path: Path) -> TokenIds | None:
 
 
 def _write(path: Path, rows: TokenIds) -> None:
+    import numpy as np
     from safetensors.numpy import save
 
     ids = np.array([token for row in rows for token in row], dtype=np.int32)
@@ -103,7 +103,7 @@ def _write(path: Path, rows: TokenIds) -> None:
     draft.replace(path)
 
 
-def _digest(ids: npt.NDArray[np.int32], lengths: npt.NDArray[np.int64]) -> str:
+def _digest(ids: "npt.NDArray[np.int32]", lengths: "npt.NDArray[np.int64]") -> str:
     return sha256_of_parts([ids.tobytes(), lengths.tobytes()])
 
 

@@ -69,7 +69,8 @@ def pickle(folder):
         (
             None,
             ["sft.learner.attention=flash"],
-            "sft.learner.attention: input should be 'sdpa', 'eager' or 'flash_attention_2', got ",
+            "sft.learner.attention: input should be 'sdpa', 'eager', 'flash_attention_2' or"
+            " 'by_document', got ",
         ),
         (
             None,

@@ -164,6 +164,7 @@ def regularizer(said, **more):
 
 
 REGULARIZER = {
+    "distillation": regularizer({"kind": "distillation"}, **REFERENCE),
     "kl": regularizer({"kind": "kl"}, **REFERENCE),
     "entropy": regularizer({"kind": "entropy"}),
     "imitation": regularizer({"kind": "imitation"}),
@@ -305,6 +306,7 @@ COMPONENT = {
     "self_report": component("self_report", pattern=r"(\d)"),
     "agreement": component("agreement", world="contrary"),
     "majority": component("majority"),
+    "teacher": component("teacher", "references.tuned", of="tuned"),
     "model": component("model", "reward_models.one", models=["one"], squash="sigmoid"),
     "log_ratio": component(
         "log_ratio", "references.start", "references.tuned", of="tuned", against="start"

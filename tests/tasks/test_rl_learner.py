@@ -17,6 +17,7 @@ from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.optim import NotFiniteError
 from posttrain.learning.rl.batch import TrainBatch, bearing_loss, with_advantages
+from posttrain.learning.rl.credit import with_old_logprobs
 from posttrain.learning.rl.critic import Critic
 from posttrain.learning.rl.drawn import as_groups
 from posttrain.learning.rl.generation import Generation
@@ -24,7 +25,7 @@ from posttrain.learning.rl.generations import Buffer
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.metrics import describe
 from posttrain.learning.rl.model_config import ValueModelConfig
-from posttrain.learning.rl.passes import ModelPasses, with_old_logprobs
+from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.reference_policy import ReferencePolicy
 from posttrain.learning.rl.references.following import AveragedReference, Periodic
 from posttrain.learning.rl.references.following import Frozen as FrozenReference

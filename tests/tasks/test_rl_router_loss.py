@@ -61,5 +61,5 @@ def test_a_dense_policy_is_refused(tmp_path, coins, coins_path):
 
 def test_its_metric_is_declared():
     asked = RlStageConfig(learner={"router_loss": 0.1})
-    assert "router_loss" in asked.metrics()
-    assert "router_loss" not in RlStageConfig().metrics()
+    assert "rl/router_loss" in asked.metrics()
+    assert "rl/router_loss" not in RlStageConfig().metrics()

@@ -157,6 +157,9 @@ class Collecting:
     def __init__(self, model):
         self.model = model
 
+    def backward(self, loss, *, last):
+        loss.backward()
+
 
 def as_drawn_by(policy, row):
     """A row with the log-probabilities of this policy, to which its ratio is 1."""

@@ -12,6 +12,7 @@ from posttrain.learning.algorithms.objective import (
     generation_weights,
 )
 from posttrain.learning.rl.batch import TokenValues, TrainSample
+from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.failures import errors_of_rl
 from posttrain.learning.rl.masked_passes import unmasked_columns
 from posttrain.learning.rl.passes import ModelPasses, before_updates
@@ -152,3 +153,44 @@ def _rows_of(values_BT: Tensor, rollouts: Sequence[Rollout]) -> list[TokenValues
         return [(value,) for value in values_BT[:, 0].tolist()]
     lengths = [rollout.num_drawn for rollout in rollouts]
     return [tuple(row[:n]) for row, n in zip(values_BT.tolist(), lengths, strict=True)]
+
+
+def asks_old(config: RlConfig, *, stale: bool) -> bool:
+    """Tell whether log-probabilities of the policy before the first update are to be remembered.
+
+    Args:
+        config: Of the step.
+        stale: True where an older policy drew some of the rollouts.
+
+    Returns:
+        False too where it is the present policy in the only update.
+
+    """
+    moves = stale or config.updates_per_step > 1
+    return moves and "old_logprobs" in config.algorithm.needs
+
+
+def with_old_logprobs(
+    passes: ModelPasses, groups: Sequence[Sequence[TrainSample]], updates: Sequence[Sequence[int]]
+) -> list[list[TrainSample]]:
+    """Remember the policy before the first update, in the batches of the first pass.
+
+    An inexact precision rounds otherwise in batches of another shape, so that a ratio would not be
+    1 where the policy has not moved, and GSPO's narrow range would clip it.
+
+    Args:
+        passes: The policy as it is.
+        groups: Samples of each group.
+        updates: The groups of each update, every group once.
+
+    Returns:
+        The groups with `old_logprobs`.
+
+    """
+    found = [list(group) for group in groups]
+    for places in updates:
+        part = [sample for place in places for sample in groups[place]]
+        rows = iter(passes.rows(part, passes.present_logprobs))
+        for place in places:
+            found[place] = [replace(each, old_logprobs=next(rows)) for each in groups[place]]
+    return found

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from posttrain.learning.rl.ahead import Ahead, remembers
 from posttrain.learning.rl.batch import TokenValues, TrainSample, bearing_loss, with_advantages
 from posttrain.learning.rl.config import RlConfig
-from posttrain.learning.rl.credit import training_samples
+from posttrain.learning.rl.credit import asks_old, training_samples, with_old_logprobs
 from posttrain.learning.rl.familiar import only
 from posttrain.learning.rl.generation import Generation
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.passes import ModelPasses, asks_old, with_old_logprobs
+from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.rollout import Group, Rollout, learned_from, marked
 from posttrain.learning.rl.rollouter import Draft, Rollouter
 from posttrain.stage.errors import UserError

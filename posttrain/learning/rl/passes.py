@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -260,47 +260,6 @@ def watching_router(passes: ModelPasses) -> AbstractContextManager[list[tuple[Te
     """
     policy = passes.trainable.model
     return nullcontext([]) if passes.router is None else passes.router.watching(policy)
-
-
-def asks_old(config: RlConfig, *, stale: bool) -> bool:
-    """Tell whether log-probabilities of the policy before the first update are to be remembered.
-
-    Args:
-        config: Of the step.
-        stale: True where an older policy drew some of the rollouts.
-
-    Returns:
-        False too where it is the present policy in the only update.
-
-    """
-    moves = stale or config.updates_per_step > 1
-    return moves and "old_logprobs" in config.algorithm.needs
-
-
-def with_old_logprobs(
-    passes: ModelPasses, groups: Sequence[Sequence[TrainSample]], updates: Sequence[Sequence[int]]
-) -> list[list[TrainSample]]:
-    """Remember the policy before the first update, in the batches of the first pass.
-
-    An inexact precision rounds otherwise in batches of another shape, so that a ratio would not be
-    1 where the policy has not moved, and GSPO's narrow range would clip it.
-
-    Args:
-        passes: The policy as it is.
-        groups: Samples of each group.
-        updates: The groups of each update, every group once.
-
-    Returns:
-        The groups with `old_logprobs`.
-
-    """
-    found = [list(group) for group in groups]
-    for places in updates:
-        part = [sample for place in places for sample in groups[place]]
-        rows = iter(passes.rows(part, passes.present_logprobs))
-        for place in places:
-            found[place] = [replace(each, old_logprobs=next(rows)) for each in groups[place]]
-    return found
 
 
 def before_updates(
