@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,6 +126,10 @@ class PolicyWithoutAdapters(ReferencePolicy):
     def reading(self) -> AbstractContextManager["PreTrainedModel"]:
         """The policy's own model with its adapters off; see `ReferencePolicy.reading`."""
         return self._adapter.switched_off()
+
+    def of_twin(self, model: "PreTrainedModel") -> "PolicyWithoutAdapters":
+        """The same of the policy's twin in shards, which learns in its place."""
+        return PolicyWithoutAdapters(replace(self._adapter, model=model), self._config)
 
 
 def own_reference(

@@ -32,6 +32,7 @@ from posttrain.learning.rl.learner import (
     PolicyLearner,
     whole_denominator,
 )
+from posttrain.learning.rl.reference_policy import PolicyWithoutAdapters
 from posttrain.learning.rl.sharded_models import (
     ShardedCritic,
     ShardedPasses,
@@ -78,7 +79,8 @@ class ShardedPolicyLearner(PolicyLearner):
         """Save the shards of all processes; see `PolicyLearner.progress`."""
         own = dict(self.model.named_parameters())
         reference = self.passes.reference
-        copies = {"best": own, "reference": reference and reference.model.state_dict()}
+        has_own = reference is not None and not isinstance(reference, PolicyWithoutAdapters)
+        copies = {"best": own, "reference": reference.model.state_dict() if has_own else None}
         adapted: dict[str, Stateful] = {
             **{name: InShards(part, self.group) for name, part in self.trainable.parts().items()},
             **{
@@ -151,7 +153,9 @@ def in_shards(learner: PolicyLearner) -> ShardedPolicyLearner:
     if passes.critic is not None:
         given["critic"] = ShardedCritic(passes.critic, sharded.model, group, offload=offload)
     reference = None
-    if passes.reference is not None:
+    if isinstance(passes.reference, PolicyWithoutAdapters):
+        given["reference"] = passes.reference.of_twin(sharded.model)
+    elif passes.reference is not None:
         reference = shard(passes.reference.model, group, offload=offload)
         passes.reference.model = reference.model
     made = ShardedPolicyLearner(
