@@ -3,7 +3,7 @@
 import errno
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,6 @@ import torch
 from posttrain.learning.maths.reduce import widened
 from posttrain.learning.models.mask_policy import is_mask_policy
 from posttrain.learning.models.memory import check_memory
-from posttrain.learning.models.narrow import narrow_weights
-from posttrain.learning.models.record import remember_parent
 from posttrain.stage.errors import UserError, first_line
 from posttrain.stage.hashing import WeightsDigest, sha256_of_parts
 
@@ -65,33 +63,6 @@ def load_policy(
 
         as_mask_predictor(model)
     return Policy(model, tokenizer)
-
-
-def load_to_train(path: Path, weights: str, *, device: str) -> Policy:
-    """Load a policy that is to be trained, or to stand beside one.
-
-    Args:
-        path: Folder in Hugging Face's format.
-        weights: How they are held, as `learner.weights` says: `fp32` or `bf16`.
-        device: Where the weights go, as torch names it.
-
-    Returns:
-        The policy. Where weights were rounded, it knows what they were, and so does its record.
-
-    Raises:
-        UserError: It cannot be loaded.
-
-    """
-    if weights == "fp32":
-        return load_policy(path, device=device)
-    policy = load_policy(path, device=device, dtype=None)
-    if all(parameter.dtype == torch.bfloat16 for parameter in policy.model.parameters()):
-        narrow_weights(policy.model)
-        return policy
-    stored = weights_digest(policy.model)
-    narrow_weights(policy.model)
-    remember_parent(policy.model, stored)
-    return replace(policy, stored=stored)
 
 
 def load_tokenizer(path: Path) -> "PreTrainedTokenizerBase":
