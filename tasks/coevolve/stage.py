@@ -7,11 +7,12 @@ from pathlib import Path
 from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.curriculum.start import read_pool
 from posttrain.learning.models.checkpoint import Checkpointer
-from posttrain.learning.models.load import load_to_train, save_policy, weights_digest
+from posttrain.learning.models.load import save_policy, weights_digest
 from posttrain.learning.rl.generation import with_limit
 from posttrain.learning.rl.several import SeveralState, train_together
 from posttrain.learning.rl.several_build import Learning, build_policies, open_members
 from posttrain.learning.training.curve import Curve
+from posttrain.learning.training.prepare import load_to_train
 from posttrain.learning.training.progress import run_identity
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -31,12 +32,12 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Load policies and problems; train; save policies, rollouts, curve and report."""
-    policy = load_to_train(inputs["policy"], config.learner.weights, device=context.device)
+    policy = load_to_train(inputs["policy"], config.learner, device=context.device)
     context.note(f"algorithm {digest(config.algorithm)}")
     learning = build_policies(policy, config, inputs, context)
     first, *others = learning
     config = with_limit(config, first.policy.model, note=context.note)
-    before = {each.name: weights_digest(each.policy.model) for each in learning}
+    before = {each.name: each.begun for each in learning}
     for each in learning:
         each.learner.passes.config = config
     checkpointer = Checkpointer(
