@@ -35,6 +35,8 @@ def replay_each(
     for each in build_policies(first, limited, inputs, context):
         rows = table.filter(learner_of == each.name)
         learn_from(rows, limited, each.learner, each.context, of=str(rollouts))
+        each.learner.finish()
+        each.learner.trainable.merge()
         found[each.name] = weights_digest(each.policy.model)
     return found
 

@@ -17,6 +17,7 @@ from posttrain.learning.rl.several_build import (
     open_members,
 )
 from posttrain.learning.training.curve import Curve
+from posttrain.learning.training.prepare import load_to_train
 from posttrain.learning.training.progress import run_identity
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -41,7 +42,7 @@ def run(
     learning = build_policies(policy, config, inputs, context)
     first, *others = learning
     config = with_limit(config, first.policy.model, note=context.note)
-    before = {each.name: weights_digest(each.policy.model) for each in learning}
+    before = {each.name: each.begun for each in learning}
     for each in learning:
         each.learner.passes.config = config
     checkpointer = Checkpointer(

@@ -22,10 +22,10 @@ CHAINS = {
     "mid-training": ["imported", "base", "sft", "rl"],
     "expert-iteration": ["base", "sft", "sft_1", "sft_2", "sft_3"],
     "own-evaluation": ["base"],
-    "on-policy-distillation": ["teacher", "base", "rl"],
+    "distill-qwen": ["teacher", "base", "rl"],
 }
 """Recipe -> the policies that its evaluation compares, in order."""
-RUN_BY_THEMSELVES = {"own-evaluation", "on-policy-distillation"}
+RUN_BY_THEMSELVES = {"own-evaluation", "distill-qwen"}
 """Those whose models and data have tests of their own."""
 
 SOURCES = [
@@ -144,7 +144,7 @@ def test_an_evaluation_alone_asks_every_row_of_the_file_once(project):
 # Six stages, and a plan again.
 @pytest.mark.slow
 def test_a_student_is_distilled_and_its_lineage_and_its_key_know_the_teacher(project):
-    shipped = ROOT / "recipes/on-policy-distillation/recipe.yaml"
+    shipped = ROOT / "recipes/distill-qwen/recipe.yaml"
     recipe = YAML(typ="safe").load(shipped.read_text())
     recipe |= {name: SMALL[name] for name in ("run", "synthesize", "curate", "evaluate")}
     recipe["import_model"] = {"path": "../../tiny"}

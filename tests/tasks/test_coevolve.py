@@ -4,6 +4,7 @@ import json
 
 import polars as pl
 import pytest
+import torch
 
 from posttrain.data.schemas import CURVE, ROLLOUTS
 from posttrain.data.tables import read_table
@@ -91,6 +92,19 @@ def test_a_replay_of_the_rollouts_gives_every_policy(done, inputs, tmp_path):
     _, config, outputs = done
     context = StageContext.quiet(tmp_path, seed=3)
     assert replay_each(config, inputs, outputs["rollouts"], context) == weights(outputs)
+
+
+def test_adapters_lie_on_the_stored_weights_held_as_asked_for(inputs, tmp_path):
+    learner = {"lora": {"rank": 2}, "weights": "nf4"}
+    config, outputs = coevolved(inputs, tmp_path, {"kind": "alone"}, learner=learner)
+    stored = weights_digest(load_policy(inputs["policy"]).model)
+    report = json.loads(outputs["report"].read_text())
+    assert {each["before"] for each in report["policies"].values()} == {stored}
+    context = StageContext.quiet(tmp_path / "replayed", seed=3)
+    assert replay_each(config, inputs, outputs["rollouts"], context) == weights(outputs)
+    # Embeddings and head are no linear layers of the stack, so they are neither rounded nor moved.
+    before, after = (load_policy(path).model for path in (inputs["policy"], outputs["policy"]))
+    assert torch.equal(before.get_input_embeddings().weight, after.get_input_embeddings().weight)
 
 
 def test_a_swarm_learns_from_its_own_groups_and_from_others_as_text(inputs, tmp_path):

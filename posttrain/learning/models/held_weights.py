@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from posttrain.learning.maths.reduce import widened
+from posttrain.learning.models.linear_layers import is_read_directly
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -116,23 +117,6 @@ def hold_in_bf16(model: nn.Module) -> None:
             module.__class__ = _HELD.get(type(module), type(module))
 
 
-def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
-    """Name the layers of the stack whose weight is a matrix of its own: no head, nothing tied."""
-    counted: dict[int, int] = defaultdict(int)
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        counted[id(parameter)] += name.endswith("weight")
-    own: Any = model
-    head = own.get_output_embeddings() if hasattr(own, "get_output_embeddings") else None
-    return {
-        name: module
-        for name, module in model.named_modules()
-        if type(module) in (nn.Linear, HeldLinear)
-        and module is not head
-        and name != "score"
-        and counted[id(module.weight)] == 1
-    }
-
-
 def release(model: nn.Module) -> None:
     """Make every held weight a plain one in float32 again, with the values that it computed with.
 
@@ -155,11 +139,11 @@ def plain_copy(model: Model) -> Model:
 def _holders(model: nn.Module) -> dict[int, list[Any]]:
     """The layers of each weight, by its id, where all that have it can hold it narrow.
 
-    A reward head is trained and so is none of them.
+    A reward head is trained and so is none of them, nor is what is read without being called.
     """
     owners: dict[int, list[Any]] = defaultdict(list)
     for name, module in model.named_modules():
-        if name != "score":
+        if name != "score" and not is_read_directly(model, name):
             for own in module.parameters(recurse=False):
                 owners[id(own)].append(module)
     weights = {

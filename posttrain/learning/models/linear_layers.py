@@ -1,6 +1,6 @@
-"""Which layers of a model low-rank adapters can wrap, whatever the architecture calls them."""
+"""Which layers of a model low-rank adapters can wrap and 4 bits can hold, by whatever name."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -35,7 +35,6 @@ def linear_layers(model: "PreTrainedModel") -> dict[str, torch.nn.Module]:
     whole = backbone(model)
     language = getattr(whole, "language_model", whole)
     inside = {id(module) for module in language.modules()}
-    states = model.config.get_text_config().model_type in _STATE_MODELS
     return {
         name: module
         for name, module in model.named_modules()
@@ -43,6 +42,21 @@ def linear_layers(model: "PreTrainedModel") -> dict[str, torch.nn.Module]:
         and id(module) in inside
         and module is not head
         and not type(module).__name__.endswith("Router")
-        and not name.endswith(_READ_ITSELF)
-        and not (states and name.endswith(".out_proj"))
+        and not is_read_directly(model, name)
     }
+
+
+def is_read_directly(model: torch.nn.Module, name: str) -> bool:
+    """Tell whether an architecture reads the weight of a layer without calling the layer.
+
+    Args:
+        model: Of transformers, or a part of one.
+        name: Of the layer.
+
+    Returns:
+        True of layers whose place no other layer can take.
+
+    """
+    config: Any = getattr(model, "config", None)
+    states = config is not None and config.get_text_config().model_type in _STATE_MODELS
+    return name.endswith(_READ_ITSELF) or (states and name.endswith(".out_proj"))

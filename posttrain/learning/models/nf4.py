@@ -1,16 +1,21 @@
 """Linear layers whose frozen weight is held in 4 bits, by bitsandbytes."""
 
 import logging
+from collections import Counter
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from posttrain.learning.models.held_weights import HeldLinear, hold_as_stored, linear_layers
+from posttrain.learning.models.held_weights import HeldLinear, hold_as_stored
+from posttrain.learning.models.linear_layers import linear_layers
 from posttrain.stage.absent import absent
 from posttrain.stage.errors import UserError
 from posttrain.stage.extras import extra_line
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 _BLOCK, _OUTER = 64, 256
 """Weights that share a scale, and scales that share one in turn, as in the paper, section 3."""
@@ -95,7 +100,7 @@ def _levels(device: torch.device) -> tuple[Tensor, Tensor]:
     return functional.get_4bit_type("nf4", device=device), scales
 
 
-def hold_in_nf4(model: nn.Module) -> None:
+def hold_in_nf4(model: "PreTrainedModel") -> None:
     """Hold the linear layers of a model's stack in 4 bits; head and embeddings stay as stored.
 
     Args:
@@ -107,17 +112,27 @@ def hold_in_nf4(model: nn.Module) -> None:
     """
     import_bitsandbytes()
     hold_as_stored(model)
-    layers = linear_layers(model)
+    layers = _untied(model)
     if not layers:
         raise UserError(
             f"learner.weights nf4 is for linear layers, and {type(model).__name__} has none of"
             " torch's own; set it to bf16 or fp32"
         )
-    for layer in layers.values():
+    for layer in layers:
         Nf4Linear.take(layer)
     for parameter in model.parameters():
         # A tensor that was read from a file keeps all of the file mapped.
         parameter.data = parameter.data.clone()
+
+
+def _untied(model: "PreTrainedModel") -> list[nn.Linear]:
+    """The linear layers that are torch's own and share their weight with no other."""
+    owners = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
+    return [
+        layer
+        for layer in linear_layers(model).values()
+        if type(layer) in (nn.Linear, HeldLinear) and owners[id(layer.weight)] == 1
+    ]
 
 
 def import_bitsandbytes() -> Any:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from posttrain.learning.rl.action_masks.base import TokenMask
+    from posttrain.learning.rl.reference_divergence import ReferenceStates
     from posttrain.learning.training.router_loss import RouterLoss
 
 Pass = Callable[[TrainBatch], Tensor]
@@ -104,6 +105,14 @@ class ModelPasses:
         assert self.reference is not None
         with torch.no_grad(), self.reference.reading() as model:
             return self.policy(model, batch.input_ids_BT, batch.mask_BT).logprobs_BT
+
+    def reference_states(self, batch: TrainBatch) -> "ReferenceStates":
+        """What whole distributions are compared with; see `reference_divergence`."""
+        from posttrain.learning.rl.reference_divergence import reference_states
+
+        assert self.reference is not None
+        with self.trainable.computing(), self.reference.reading() as model:
+            return reference_states(model, batch)
 
     def values(self, batch: TrainBatch) -> Tensor:
         """Of the critic, with gradient. ``[B, T]``."""
@@ -236,8 +245,8 @@ def learned_statistics(
     if "reference_divergence" in needs:
         from posttrain.learning.rl.reference_divergence import beside_reference
 
-        assert passes.reference is not None
-        return beside_reference(passes.trainable, passes.reference, passes.config, batch)
+        reference = passes.reference_states(batch)
+        return beside_reference(passes.trainable, reference, passes.config, batch)
     found = passes.policy(
         passes.trainable.model,
         batch.input_ids_BT,

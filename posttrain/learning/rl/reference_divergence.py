@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from posttrain.learning.models.final_logits import FinalLogits, final_logits
 from posttrain.learning.models.logprobs import TokenStatistics
-from posttrain.learning.models.next_token import head_logits, states_before
+from posttrain.learning.models.next_token import logits_by, states_before
 from posttrain.learning.models.token_slices import in_slices
 from posttrain.learning.rl.batch import TrainBatch
 from posttrain.learning.rl.config import RlConfig
@@ -19,14 +20,47 @@ from posttrain.stage.errors import UserError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from posttrain.learning.rl.reference_policy import ReferencePolicy
+
+class ReferenceStates(NamedTuple):
+    """What a reference says of the drawn tokens of a batch, before and by its head."""
+
+    states_ND: Tensor
+    weight_VD: Tensor
+    """Of its head."""
+    bias_V: Tensor | None
+    final: FinalLogits
+
 
 OfDistributions = Callable[[Tensor, Tensor], Tensor]
 """``of(policy_NV, reference_NV)``: a number for each token, of log-probabilities of all tokens."""
 
 
+@torch.no_grad()
+def reference_states(
+    model: "PreTrainedModel", batch: TrainBatch, *, copied: bool = False
+) -> ReferenceStates:
+    """Read a batch as the reference, up to its head.
+
+    Args:
+        model: The reference.
+        batch: Rollouts.
+        copied: True to copy the head, as of a model in shards, which is whole within a call alone:
+            it is asked again in the backward pass.
+
+    Returns:
+        States of all drawn tokens, and the head.
+
+    """
+    states_ND = states_before(model, batch.input_ids_BT, wanted_BT=batch.mask_BT)
+    head: Any = model.get_output_embeddings()
+    weight_VD, bias_V = head.weight.detach(), None if head.bias is None else head.bias.detach()
+    if copied:
+        weight_VD, bias_V = weight_VD.clone(), None if bias_V is None else bias_V.clone()
+    return ReferenceStates(states_ND, weight_VD, bias_V, final_logits(model.config))
+
+
 def beside_reference(
-    trainable: Trainable, reference: "ReferencePolicy", config: RlConfig, batch: TrainBatch
+    trainable: Trainable, reference: ReferenceStates, config: RlConfig, batch: TrainBatch
 ) -> tuple[TokenStatistics, Tensor]:
     """Compute what `ModelPasses.policy` does, and what regularizers make of both distributions.
 
@@ -35,7 +69,7 @@ def beside_reference(
 
     Args:
         trainable: The policy.
-        reference: What it is compared with; it stays as it is.
+        reference: Of the model that it is compared with, on this batch.
         config: Temperature, and the algorithm, whose regularizers compare.
         batch: Rollouts.
 
@@ -55,11 +89,8 @@ def beside_reference(
     ]
     with trainable.computing():
         states_ND = states_before(trainable.model, batch.input_ids_BT, wanted_BT=mask_BT)
-        with torch.no_grad(), reference.reading() as model:
-            beside_ND = states_before(model, batch.input_ids_BT, wanted_BT=mask_BT)
     comparison = _Comparison(
-        # Of it the head alone is read, which has no adapter.
-        model,
+        reference,
         config.temperature,
         asking,
         with_entropy="entropy" in algorithm.needs,
@@ -67,7 +98,7 @@ def beside_reference(
     )
     tokens_N = batch.input_ids_BT[mask_BT]
     logprobs_N, divergences_NK, *more = in_slices(
-        trainable.model, states_ND, tokens_N, comparison.of_slice, beside_ND
+        trainable.model, states_ND, tokens_N, comparison.of_slice, reference.states_ND
     )
     whole_NV = more.pop() if comparison.with_distribution else None
     zeros_BT = logprobs_N.new_zeros(mask_BT.shape)
@@ -81,7 +112,7 @@ def beside_reference(
 class _Comparison:
     """What is made of a slice of the policy's logits and the reference's states there."""
 
-    reference: "PreTrainedModel"
+    reference: ReferenceStates
     temperature: float
     asking: Sequence[OfDistributions]
     with_entropy: bool
@@ -94,9 +125,8 @@ class _Comparison:
         logits_NV = logits_NV / self.temperature
         policy_NV = logits_NV.log_softmax(-1)
         with torch.no_grad():
-            reference_NV = (head_logits(self.reference, beside_ND) / self.temperature).log_softmax(
-                -1
-            )
+            said_NV = logits_by(beside_ND, *self.reference[1:])
+            reference_NV = (said_NV / self.temperature).log_softmax(-1)
         # Embeddings may be padded to another size behind the tokens that both have: the policy,
         # where it has no such entry, never draws it.
         reference_NV = reference_NV[:, : policy_NV.shape[1]]

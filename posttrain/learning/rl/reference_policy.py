@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,6 +134,10 @@ class PolicyWithoutAdapters(ReferencePolicy):
     def tensors(self) -> dict[str, torch.Tensor]:
         """None are its own; see `ReferencePolicy.tensors`."""
         return {}
+
+    def of_twin(self, model: "PreTrainedModel") -> "PolicyWithoutAdapters":
+        """The same of the policy's twin in shards, which learns in its place."""
+        return PolicyWithoutAdapters(replace(self._adapter, model=model), self._config)
 
 
 def own_reference(

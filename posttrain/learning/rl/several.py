@@ -90,7 +90,8 @@ def train_together(
 
 def _take_steps(state: SeveralState, context: StageContext, checkpointer: Checkpointer) -> None:
     progress, members = Progress(state.parts(), checkpointer), state.members
-    first = progress.restore(context.device)
+    on_host = state.schedules.at(0).optimization.offload
+    first = progress.restore("cpu" if on_host else context.device)
     if first:
         context.note(f"resuming after step {first}")
     else:

@@ -9,7 +9,7 @@ from pathlib import Path
 from posttrain.learning.curriculum.base import ProblemPool
 from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.models.context import check_reads_alike
-from posttrain.learning.models.load import Policy
+from posttrain.learning.models.load import Policy, weights_digest
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.build import load_to_train as load_to_train
 from posttrain.learning.rl.learner import PolicyLearner
@@ -18,6 +18,7 @@ from posttrain.learning.rl.several_config import SeveralConfig
 from posttrain.learning.rl.state import start_state
 from posttrain.learning.rl.tools import open_tools
 from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
+from posttrain.learning.training.prepare import load_to_train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
@@ -36,6 +37,8 @@ class Learning:
     learner: PolicyLearner
     context: StageContext
     """Of the stage, with a seed and a folder of the policy's own."""
+    begun: str
+    """Digest of the policy as it was loaded, without adapters and before anything is held."""
 
 
 def build_policies(
@@ -73,7 +76,9 @@ def build_policies(
     found = []
     for name, policy in policies.items():
         own = context_of(name, context)
-        found.append(Learning(name, policy, build_learner(policy, config, own, inputs=read), own))
+        begun = weights_digest(policy.model)
+        learner = build_learner(policy, config, own, inputs=read)
+        found.append(Learning(name, policy, learner, own, begun))
     return found
 
 

@@ -31,6 +31,7 @@ from posttrain.learning.rl.learner import (
     PolicyLearner,
     whole_denominator,
 )
+from posttrain.learning.rl.reference_policy import PolicyWithoutAdapters
 from posttrain.learning.rl.sharded_models import (
     ShardedCritic,
     ShardedPasses,
@@ -151,7 +152,9 @@ def in_shards(learner: PolicyLearner) -> ShardedPolicyLearner:
     if passes.critic is not None:
         given["critic"] = ShardedCritic(passes.critic, sharded.model, group, offload=offload)
     reference = None
-    if passes.reference is not None:
+    if isinstance(passes.reference, PolicyWithoutAdapters):
+        given["reference"] = passes.reference.of_twin(sharded.model)
+    elif passes.reference is not None:
         reference = shard(passes.reference.model, group, offload=offload)
         passes.reference.model = reference.model
     made = ShardedPolicyLearner(

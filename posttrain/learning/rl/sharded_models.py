@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +21,8 @@ from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from posttrain.learning.rl.reference_divergence import ReferenceStates
 
 
 @dataclass
@@ -40,12 +43,20 @@ class ShardedPasses(ModelPasses):
 
     def reference_logprobs(self, batch: TrainBatch) -> Tensor:
         """Of the reference policy as it is now. ``[B, T]``."""
-        assert self.sharded_reference is not None
-        with torch.no_grad():
-            logprobs_BT: Tensor = self.sharded_reference(
-                self.policy, batch.input_ids_BT, batch.mask_BT
-            ).logprobs_BT
-        return logprobs_BT
+        assert self.reference is not None
+        # Without a model of its own it is the policy, whose shards may be whole at the moment.
+        asked = self.sharded_reference or self.sharded
+        with torch.no_grad(), self.reference.reading():
+            return asked.ask(self.policy, batch.input_ids_BT, batch.mask_BT).logprobs_BT
+
+    def reference_states(self, batch: TrainBatch) -> "ReferenceStates":
+        """Copy the head out of the shards; see `ModelPasses.reference_states`."""
+        from posttrain.learning.rl.reference_divergence import reference_states
+
+        assert self.reference is not None
+        asked = self.sharded_reference or self.sharded
+        with torch.no_grad(), self.trainable.computing(), self.reference.reading():
+            return asked.ask(partial(reference_states, copied=True), batch)
 
     def present_values(self, batch: TrainBatch) -> Tensor:
         """Of the critic as it is now. ``[B, T]``."""

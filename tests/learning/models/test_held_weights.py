@@ -12,6 +12,7 @@ from posttrain.learning.models.held_weights import (
     HeldEmbedding,
     HeldLinear,
     hold_as_stored,
+    hold_in_bf16,
     plain_copy,
     release,
 )
@@ -84,8 +85,11 @@ def test_a_held_model_says_what_its_released_weights_say_and_passes_gradients(mo
 
 @pytest.mark.parametrize("weights", ["bf16", "nf4"])
 def test_the_graph_keeps_no_weight_and_no_input_of_a_held_layer(weights):
-    layer = nn.Sequential(nn.Linear(64, 64, bias=False))
-    hold_as(layer, weights)
+    layer = nn.Linear(64, 64, bias=False).requires_grad_(requires_grad=False)
+    if weights == "nf4":
+        Nf4Linear.take(layer)
+    else:
+        hold_in_bf16(layer)
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
         layer(torch.ones(2, 64, requires_grad=True))
@@ -130,6 +134,20 @@ def test_an_embedding_that_does_more_than_look_up_is_not_held_nor_its_tied_head(
     assert model.lm_head.weight.dtype == torch.float32
     assert model.model.layers[0].mlp.up_proj.weight.dtype == torch.bfloat16
     assert 0 < (said(model) - before).abs().max() < 0.1
+
+
+@pytest.mark.parametrize("weights", ["bf16", "nf4"])
+def test_a_layer_whose_weight_is_read_without_a_call_is_not_held(weights):
+    from transformers import MambaConfig, MambaForCausalLM
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "state_size": 4}
+    model = MambaForCausalLM(MambaConfig(vocab_size=40, **sizes)).eval()
+    hold_as(model, weights)
+    mixer = model.backbone.layers[0].mixer
+    held = [name for name, layer in mixer.named_children() if isinstance(layer, HeldLinear)]
+    assert held == ["in_proj", "x_proj"]
+    assert mixer.dt_proj.weight.dtype == torch.float32
+    assert bool(model(IDS).logits.isfinite().all())
 
 
 def test_a_checkpoint_in_half_precision_has_one_digest_and_says_one_thing(

@@ -26,6 +26,7 @@ class Sharded(nn.Module):
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
+        self._is_inside = False
 
     def forward(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call a function with whole parameters, those of a layer in its turn.
@@ -38,7 +39,27 @@ class Sharded(nn.Module):
             What the function returns.
 
         """
-        return function(self.model, *arguments)
+        was, self._is_inside = self._is_inside, True
+        try:
+            return function(self.model, *arguments)
+        finally:
+            self._is_inside = was
+
+    def ask(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Do what a call does, also within one, where parameters are whole already.
+
+        Args:
+            function: Called as ``function(model, *arguments)``.
+            *arguments: Handed on.
+
+        Returns:
+            What the function returns.
+
+        """
+        if self._is_inside:
+            return function(self.model, *arguments)
+        found: Result = self(function, *arguments)
+        return found
 
 
 def shard(model: nn.Module, group: ProcessGroup, *, offload: bool = False) -> Sharded:
