@@ -17,7 +17,6 @@ from posttrain.learning.rl.several_build import (
     open_members,
 )
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.prepare import load_to_train
 from posttrain.learning.training.progress import run_identity
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError

@@ -128,11 +128,9 @@ def hold_in_nf4(model: "PreTrainedModel") -> None:
 def _untied(model: "PreTrainedModel") -> list[nn.Linear]:
     """The linear layers that are torch's own and share their weight with no other."""
     owners = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
-    return [
-        layer
-        for layer in linear_layers(model).values()
-        if type(layer) in (nn.Linear, HeldLinear) and owners[id(layer.weight)] == 1
-    ]
+    own = (nn.Linear, HeldLinear)
+    plain = (each for each in linear_layers(model).values() if isinstance(each, nn.Linear))
+    return [each for each in plain if type(each) in own and owners[id(each.weight)] == 1]
 
 
 def import_bitsandbytes() -> Any:

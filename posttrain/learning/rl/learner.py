@@ -32,7 +32,12 @@ from posttrain.learning.rl.failures import (
     refuse_infinite,
 )
 from posttrain.learning.rl.gap import engine_gap, refuse_gap, token_gap
-from posttrain.learning.rl.passes import ModelPasses, learned_statistics, watching_router
+from posttrain.learning.rl.passes import (
+    ModelPasses,
+    learned,
+    learned_beside_reference,
+    watching_router,
+)
 from posttrain.learning.rl.rollout import (
     Group,
 )
@@ -232,7 +237,10 @@ class PolicyLearner:
         """
         passes, algorithm = self.passes, self.passes.config.algorithm
         needs = algorithm.needs
-        found, divergences_KBT = learned_statistics(passes, batch)
+        if "reference_divergence" in needs:
+            found, divergences_KBT = learned_beside_reference(passes, batch)
+        else:
+            found, divergences_KBT = learned(passes, batch.input_ids_BT, batch.mask_BT), None
         new_BT, old_BT = found.logprobs_BT, batch.old_logprobs_BT
         known = replace(
             batch,

@@ -226,35 +226,46 @@ class ModelPasses:
         return {place: tuple(values_T[mask_T].tolist()) for place, values_T, mask_T in values}
 
 
-def learned_statistics(
-    passes: ModelPasses, batch: TrainBatch
-) -> tuple[TokenStatistics, Tensor | None]:
-    """Compute what the algorithm needs of the policy at the drawn tokens, with gradient.
+def learned(passes: ModelPasses, input_ids_BT: Tensor, mask_BT: Tensor) -> TokenStatistics:
+    """Compute what the algorithm asks of the policy at the drawn tokens; see `ModelPasses.policy`.
 
     Args:
-        passes: The policy, and its reference where that is asked.
-        batch: Rollouts.
+        passes: The policy.
+        input_ids_BT: Prompts and completions.
+        mask_BT: True at the drawn tokens.
 
     Returns:
-        What `ModelPasses.policy` gives; and what each regularizer that needs
-        `reference_divergence` makes of the policy's whole distributions and the reference's
-        ``[K, B, T]``, None where none needs it.
+        In nats, with gradient.
 
     """
     needs = passes.config.algorithm.needs
-    if "reference_divergence" in needs:
-        from posttrain.learning.rl.reference_divergence import beside_reference
-
-        reference = passes.reference_states(batch)
-        return beside_reference(passes.trainable, reference, passes.config, batch)
-    found = passes.policy(
+    return passes.policy(
         passes.trainable.model,
-        batch.input_ids_BT,
-        batch.mask_BT,
+        input_ids_BT,
+        mask_BT,
         with_entropy="entropy" in needs,
         with_distribution="distribution" in needs,
     )
-    return found, None
+
+
+def learned_beside_reference(
+    passes: ModelPasses, batch: TrainBatch
+) -> tuple[TokenStatistics, Tensor]:
+    """Compute what `learned` does, and what regularizers make of both whole distributions.
+
+    Args:
+        passes: The policy and its reference.
+        batch: Rollouts.
+
+    Returns:
+        Statistics, and an entry ``[K, B, T]`` for each regularizer that needs
+        `reference_divergence`.
+
+    """
+    from posttrain.learning.rl.reference_divergence import beside_reference
+
+    reference = passes.reference_states(batch)
+    return beside_reference(passes.trainable, reference, passes.config, batch)
 
 
 def watching_router(passes: ModelPasses) -> AbstractContextManager[list[tuple[Tensor, ...]]]:

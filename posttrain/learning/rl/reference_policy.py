@@ -1,7 +1,7 @@
 """The policy that a divergence is measured from: it stays, follows slowly, or begins anew."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from posttrain.learning.models.adapters import Adapter
+    from posttrain.learning.models.distributed.shard import Sharded
     from posttrain.learning.models.optim import Optimizer
 
 
@@ -51,6 +52,26 @@ class ReferencePolicy:
     def tensors(self) -> dict[str, torch.Tensor]:
         """The weights of its own, by name."""
         return dict(self.model.state_dict())
+
+    def of_shards(
+        self,
+        split: Callable[["PreTrainedModel"], "Sharded"],
+        policy: "PreTrainedModel",  # noqa: ARG002 - for those that are the policy itself
+    ) -> tuple["ReferencePolicy", "Sharded | None"]:
+        """Share the weights out over processes.
+
+        Args:
+            split: Gives the twin of a model in shards.
+            policy: The policy's model in shards.
+
+        Returns:
+            The reference that is asked from now on, and its weights in shards where it has some of
+            its own.
+
+        """
+        sharded = split(self.model)
+        self.model = sharded.model
+        return self, sharded
 
     @property
     def measured(self) -> dict[str, float]:
@@ -135,9 +156,12 @@ class PolicyWithoutAdapters(ReferencePolicy):
         """None are its own; see `ReferencePolicy.tensors`."""
         return {}
 
-    def of_twin(self, model: "PreTrainedModel") -> "PolicyWithoutAdapters":
-        """The same of the policy's twin in shards, which learns in its place."""
-        return PolicyWithoutAdapters(replace(self._adapter, model=model), self._config)
+    def of_shards(
+        self, split: Callable[["PreTrainedModel"], "Sharded"], policy: "PreTrainedModel"
+    ) -> tuple["ReferencePolicy", "Sharded | None"]:
+        """The same of the policy in shards, which learns in its place; see `ReferencePolicy`."""
+        del split
+        return PolicyWithoutAdapters(replace(self._adapter, model=policy), self._config), None
 
 
 def own_reference(

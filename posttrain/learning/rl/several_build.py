@@ -18,7 +18,6 @@ from posttrain.learning.rl.several_config import SeveralConfig
 from posttrain.learning.rl.state import start_state
 from posttrain.learning.rl.tools import open_tools
 from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
-from posttrain.learning.training.prepare import load_to_train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed

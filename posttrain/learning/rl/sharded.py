@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -31,7 +32,6 @@ from posttrain.learning.rl.learner import (
     PolicyLearner,
     whole_denominator,
 )
-from posttrain.learning.rl.reference_policy import PolicyWithoutAdapters
 from posttrain.learning.rl.sharded_models import (
     ShardedCritic,
     ShardedPasses,
@@ -152,11 +152,9 @@ def in_shards(learner: PolicyLearner) -> ShardedPolicyLearner:
     if passes.critic is not None:
         given["critic"] = ShardedCritic(passes.critic, sharded.model, group, offload=offload)
     reference = None
-    if isinstance(passes.reference, PolicyWithoutAdapters):
-        given["reference"] = passes.reference.of_twin(sharded.model)
-    elif passes.reference is not None:
-        reference = shard(passes.reference.model, group, offload=offload)
-        passes.reference.model = reference.model
+    if passes.reference is not None:
+        split = partial(shard, group=group, offload=offload)
+        given["reference"], reference = passes.reference.of_shards(split, sharded.model)
     made = ShardedPolicyLearner(
         passes=ShardedPasses(**given, group=group, sharded=sharded, sharded_reference=reference),
         optimizer=ShardedOptimizer(optimizer, group),
