@@ -85,7 +85,7 @@ def test_a_score_is_in_the_loss_after_at_most_twenty_three_files(update, monkeyp
 
 
 @pytest.mark.slow
-def test_a_learning_rate_is_in_the_step_after_at_most_fifteen_files(update):
+def test_a_learning_rate_is_in_the_step_after_at_most_seventeen_files(update):
     """From the recipe's text to the optimizer's step, that of Muon and AdamW included."""
     with Way(RATE, end="Optimizer.step") as way:
         update()
@@ -95,5 +95,6 @@ def test_a_learning_rate_is_in_the_step_after_at_most_fifteen_files(update):
     print(way)
     # Twelve, and three that make a section from a method and a preset: `methods.lay` lays what both
     # say over each other, `algorithms.presets` puts a preset's algorithm in the place of its name,
-    # and `pipeline.left_out` looks for a null that leaves out nothing.
-    assert len(way.files) <= 15, way
+    # and `pipeline.left_out` looks for a null that leaves out nothing. A profile lays its defaults below
+    # what the recipe says, and an optimizer of any kind is built in one place.
+    assert len(way.files) <= 17, way

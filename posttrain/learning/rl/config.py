@@ -218,10 +218,9 @@ class RlConfig(Schedulable):
                 " that an older one; set staleness to 0 and carry nothing over, or keep to last"
             )
         refuse_other_learners(self.learner, self.reference)
-        refuse_idle_rounding(self.learner, self.optimization)
-        refuse_in_backward(
-            self.optimization, self.updates, has_critic=self.algorithm.critic is not None
-        )
+        refuse_idle_rounding(self.learner, self.optimization.rounding)
+        if self.optimization.in_backward:
+            refuse_in_backward(self.updates, has_critic=self.algorithm.critic is not None)
         self._check_schedules()
         check_ahead(
             self.ahead,

@@ -127,7 +127,7 @@ class ModelPasses:
 
     def entropy(self, batch: TrainBatch) -> Tensor:
         """Exact entropy at the drawn tokens in nats, with gradient; 0 at the others. ``[B, T]``."""
-        hidden_ND, head, final = self._before_the_head(batch)
+        hidden_ND, head, final = _before_the_head(self, batch)
         if final.changes_nothing and head.bias is None:
             entropy_N = entropy_from_hidden(
                 hidden_ND / self.config.temperature, widened(head.weight)
@@ -141,7 +141,7 @@ class ModelPasses:
     def vocabulary_logprobs(self, batch: TrainBatch) -> Tensor:
         """Mean log-probability of all tokens where one was drawn, as the policy is. ``[B, T]``."""
         with torch.no_grad():
-            hidden_ND, head, final = self._before_the_head(batch)
+            hidden_ND, head, final = _before_the_head(self, batch)
             chunks = torch.split(hidden_ND, max(1, CHUNK_ELEMENTS // head.weight.shape[0]))
             found = [torch.zeros(0, device=hidden_ND.device)]
             for chunk_ND in chunks:
@@ -157,17 +157,6 @@ class ModelPasses:
             # One update of rollouts that are not stale: the policy before it is this one.
             return torch.zeros_like(batch.sampled_logprobs_BT)
         return self.vocabulary_logprobs(batch) - batch.vocabulary_logprobs_BT
-
-    def _before_the_head(self, batch: TrainBatch) -> tuple[Tensor, Any, FinalLogits]:
-        """The hidden states that the drawn tokens were said from, the head, and what follows it."""
-        model = self.trainable.model
-        with self.trainable.computing():
-            hidden_BTD = widened(hidden_states(model, batch.input_ids_BT)[:, :-1])
-        return (
-            hidden_BTD[batch.mask_BT[:, 1:]],
-            model.get_output_embeddings(),
-            final_logits(model.config),
-        )
 
     def rows(self, samples: Sequence[TrainSample], compute: Pass) -> list[tuple[float, ...]]:
         """Compute one number per drawn token of every sample.
@@ -224,6 +213,18 @@ class ModelPasses:
         batch = collate([samples[i] for i in bucket], pad=self.pad, device=self.device)
         values = zip(bucket, compute(batch), batch.mask_BT, strict=True)
         return {place: tuple(values_T[mask_T].tolist()) for place, values_T, mask_T in values}
+
+
+def _before_the_head(passes: ModelPasses, batch: TrainBatch) -> tuple[Tensor, Any, FinalLogits]:
+    """The hidden states that the drawn tokens were said from, the head, and what follows it."""
+    model = passes.trainable.model
+    with passes.trainable.computing():
+        hidden_BTD = widened(hidden_states(model, batch.input_ids_BT)[:, :-1])
+    return (
+        hidden_BTD[batch.mask_BT[:, 1:]],
+        model.get_output_embeddings(),
+        final_logits(model.config),
+    )
 
 
 def learned(passes: ModelPasses, input_ids_BT: Tensor, mask_BT: Tensor) -> TokenStatistics:

@@ -62,13 +62,10 @@ class UpdatesConfig(StageConfig):
         return self
 
 
-def refuse_in_backward(
-    optimization: OptimizationConfig, updates: UpdatesConfig, *, has_critic: bool
-) -> None:
-    """Refuse what needs whole gradients where weights are stepped as theirs come.
+def refuse_in_backward(updates: UpdatesConfig, *, has_critic: bool) -> None:
+    """Refuse what needs whole gradients, where weights are stepped as theirs come.
 
     Args:
-        optimization: Says whether they are.
         updates: What else is learned from.
         has_critic: Whether a value model learns beside the policy.
 
@@ -78,7 +75,7 @@ def refuse_in_backward(
     """
     wanted = {"updates.rehearsals": bool(updates.rehearsals), "algorithm.critic": has_critic}
     for name, is_there in wanted.items():
-        if optimization.in_backward and is_there:
+        if is_there:
             raise ValueError(
                 f"optimization.in_backward steps weights as the gradient of the rollouts comes, but"
                 f" {name} wants it whole; leave one of the two out"

@@ -157,23 +157,23 @@ class LearnerConfig(StageConfig):
         return self
 
 
-def refuse_idle_rounding(learner: LearnerConfig, optimization: OptimizationConfig) -> None:
+def refuse_idle_rounding(learner: LearnerConfig, rounding: str | None) -> None:
     """Refuse a rounding of weights that are not rounded.
 
     Args:
         learner: Says how weights are held, and which are trained.
-        optimization: Says how they are rounded.
+        rounding: How they are rounded, if it is said.
 
     Raises:
         ValueError: What is trained is float32.
 
     """
-    if optimization.rounding is None:
+    if rounding is None:
         return
     if learner.weights == "fp32" or learner.lora is not None:
         why = "trains adapters in float32" if learner.lora else "holds weights in float32"
         raise ValueError(
-            f"optimization.rounding {optimization.rounding} is for trained weights in bfloat16, and"
+            f"optimization.rounding {rounding} is for trained weights in bfloat16, and"
             f" learner {why}; leave rounding out, or set learner.weights to bf16 without lora"
         )
 
@@ -249,7 +249,7 @@ class TrainingConfig(StageConfig):
 
     @model_validator(mode="after")
     def _rounding_has_a_use(self) -> Self:
-        refuse_idle_rounding(self.learner, self.optimization)
+        refuse_idle_rounding(self.learner, self.optimization.rounding)
         return self
 
     @model_validator(mode="after")
