@@ -131,7 +131,9 @@ def _untied(model: "PreTrainedModel") -> list[nn.Linear]:
     return [
         layer
         for layer in linear_layers(model).values()
-        if type(layer) in (nn.Linear, HeldLinear) and owners[id(layer.weight)] == 1
+        if isinstance(layer, nn.Linear)
+        and type(layer) in (nn.Linear, HeldLinear)
+        and owners[id(layer.weight)] == 1
     ]
 
 

@@ -193,7 +193,8 @@ class PolicyLearner:
         of_critic = whole_denominator([each.for_critic() for each in parts], self.passes.config)
         counts = [part.num_tokens for part in parts]
         if self.router is not None:
-            self.router.begin(self.model, [part.routed() for part in parts])
+            with self.trainable.computing():
+                self.router.begin(self.model, [part.routed() for part in parts])
         totals: dict[str, float] = {}
         for number, (part, count) in enumerate(zip(parts, counts, strict=True), start=1):
             with self._watching() as routed:

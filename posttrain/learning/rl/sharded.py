@@ -79,14 +79,15 @@ class ShardedPolicyLearner(PolicyLearner):
         """Save the shards of all processes; see `PolicyLearner.progress`."""
         own = dict(self.model.named_parameters())
         reference = self.passes.reference
-        has_own = reference is not None and not isinstance(reference, PolicyWithoutAdapters)
-        copies = {"best": own, "reference": reference.model.state_dict() if has_own else None}
+        copies = {"best": own}
+        if reference is not None and not isinstance(reference, PolicyWithoutAdapters):
+            copies["reference"] = reference.model.state_dict()
         adapted: dict[str, Stateful] = {
             **{name: InShards(part, self.group) for name, part in self.trainable.parts().items()},
             **{
                 name: LikeTensors(parts[name], tensors, self.group)
                 for name, tensors in copies.items()
-                if name in parts and tensors
+                if name in parts
             },
         }
         in_shards = frozenset({*adapted, "optimizer", "critic"} & parts.keys())
