@@ -79,6 +79,7 @@ PARTS = {
             "advantage gae needs the values of a critic",
         ),
         ({"learner": {"packing": True}}, "packing is for training on rows.*micro_batch_tokens"),
+        ({"learner": {"context_parallel": True}}, "parallel is for training on rows.*micro_batch"),
         ({"learner": {"early_stop": {}}}, "early_stop is for training on rows.* set stop"),
         ({"learner": {"lora": {"save": "adapter"}}}, "lora.save adapter .* set it to merged"),
         ({"learner": {"lora": {"dropout": 0.1}}}, "lora.dropout would make .* set it to 0"),

@@ -95,6 +95,6 @@ def test_a_learning_rate_is_in_the_step_after_at_most_seventeen_files(update):
     print(way)
     # Twelve, and three that make a section from a method and a preset: `methods.lay` lays what both
     # say over each other, `algorithms.presets` puts a preset's algorithm in the place of its name,
-    # and `pipeline.left_out` looks for a null that leaves out nothing. A profile lays its defaults below
-    # what the recipe says, and an optimizer of any kind is built in one place.
+    # and `pipeline.left_out` looks for a null that leaves out nothing. A profile lays its defaults
+    # below what the recipe says, and an optimizer of any kind is built in one place.
     assert len(way.files) <= 17, way

@@ -62,7 +62,9 @@ class Adapter:
 
     @contextmanager
     def switched_off(self) -> Iterator["PreTrainedModel"]:
-        """Let the model be its base for as long as the context lasts: no gradient is taken there.
+        """Let the model be its base, in evaluation mode, for as long as the context lasts.
+
+        No gradient is taken there.
 
         Yields:
             The model.
@@ -72,10 +74,13 @@ class Adapter:
         layers = [each for each in self.model.modules() if hasattr(each, "_disable_adapters")]
         for layer in layers:
             layer._disable_adapters = True
+        was_training = self.model.training
+        self.model.eval()
         try:
             with torch.no_grad():
                 yield self.model
         finally:
+            self.model.train(was_training)
             for layer in layers:
                 layer._disable_adapters = False
 
@@ -202,8 +207,11 @@ def _adapted(layer: Any, weight: Tensor) -> Tensor:
     for name in layer.active_adapters:
         weight = weight + layer.get_delta_weight(name)
         if name in layer.lora_magnitude_vector:
-            lengths = torch.linalg.norm(weight, dim=1)
-            weight = (layer.lora_magnitude_vector[name].weight / lengths)[:, None] * weight
+            # A Conv1D, as GPT-2's, has its weight the other way around.
+            inputs = 0 if layer.fan_in_fan_out else 1
+            lengths = torch.linalg.norm(weight, dim=inputs, keepdim=True)
+            magnitude = layer.lora_magnitude_vector[name].weight
+            weight = magnitude.unsqueeze(inputs) / lengths * weight
     return weight
 
 

@@ -133,7 +133,8 @@ def plain_copy(model: Model) -> Model:
     """Copy a model to train the copy whole: what is held narrow is widened in it."""
     copied = copy.deepcopy(model)
     release(copied)
-    return copied
+    # What was held could not be trained.
+    return copied.requires_grad_(requires_grad=True)
 
 
 def _holders(model: nn.Module) -> dict[int, list[Any]]:

@@ -368,6 +368,11 @@ def refuse_other_learners(learner: LearnerConfig, reference: ReferencePart) -> N
         name = "packing" if learner.packing else "early_stop"
         remedy = "lower updates.micro_batch_tokens" if learner.packing else "set stop"
         raise ValueError(f"learner.{name} is for training on rows; leave it out and {remedy}")
+    if learner.context_parallel:
+        raise ValueError(
+            "learner.context_parallel is for training on rows; leave it out, and lower"
+            " updates.micro_batch_tokens"
+        )
     if lora is not None and lora.save == "adapter":
         raise ValueError(
             "learner.lora.save adapter is not for a policy that others go on from; set it to merged"

@@ -194,7 +194,8 @@ class PolicyLearner:
         counts = [part.num_tokens for part in parts]
         router = self.passes.router
         if router is not None:
-            router.begin(self.model, [part.routed() for part in parts])
+            with self.trainable.computing():
+                router.begin(self.model, [part.routed() for part in parts])
         totals: dict[str, float] = {}
         for number, (part, count) in enumerate(zip(parts, counts, strict=True), start=1):
             with watching_router(self.passes) as routed:

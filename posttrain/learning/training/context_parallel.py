@@ -61,7 +61,13 @@ class ContextParallelTrainer(ShardedSupervisedTrainer[AnyBatch]):
                 "learner.context_parallel puts log-probabilities together, and"
                 f" {type(model).__name__} gives scores; leave it out"
             )
-        count = model.config.get_text_config().vocab_size
+        config = model.config.get_text_config()
+        if "chunked_attention" in (getattr(config, "layer_types", None) or ()):
+            raise UserError(
+                "learner.context_parallel knows windows of attention, and"
+                f" {type(model).__name__} attends in chunks; leave it out"
+            )
+        count = config.vocab_size
         rows = [
             TokenRow(tuple((index * step + 3) % count for index in range(1, 24)), start=1)
             for step in (5, 7)

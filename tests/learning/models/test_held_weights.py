@@ -71,7 +71,7 @@ def test_a_held_model_says_what_its_released_weights_say_and_passes_gradients(mo
     plain = plain_copy(model)
     assert {type(m) for m in plain.modules()} == {type(m) for m in plain_copy(plain).modules()}
     assert not is_held(plain)
-    assert all(p.dtype == torch.float32 for p in plain.parameters())
+    assert all(p.dtype == torch.float32 and p.requires_grad for p in plain.parameters())
     assert torch.allclose(said(model), said(plain), atol=1e-5)
     gradients = []
     for each in (model, plain):

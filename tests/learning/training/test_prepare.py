@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posttrain.data.rows import TokenRow, TokenTable
-from posttrain.learning.models.adapters import load_adapter, plain_weights
+from posttrain.learning.models.adapters import attach_adapter, load_adapter, plain_weights
 from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.models.checkpoint import read_checkpoint
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
@@ -174,6 +174,31 @@ def test_merged_weights_say_what_the_adapters_said(fresh, tmp_path, weights, dor
     wanted = dict(merged.named_parameters())
     assert for_engines.keys() == wanted.keys()
     assert all(torch.allclose(for_engines[n].float(), wanted[n], atol=1e-6) for n in wanted)
+
+
+def test_an_engine_is_given_lengths_of_rows_also_where_weights_lie_the_other_way_around():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=16, n_layer=1, n_head=2)).eval()
+    adapter = attach_adapter(model, rank=2, alpha=4, dora=True)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    for_engines = {name: weight.clone() for name, weight in plain_weights(model, ())}
+    adapter.merge()
+    for name, parameter in model.named_parameters():
+        assert torch.allclose(for_engines[name], parameter, atol=1e-6), name
+
+
+def test_the_base_is_read_without_dropout_while_the_policy_trains(fresh, tmp_path):
+    policy = fresh()
+    trainable, _ = fit(policy, tmp_path / "run", lora={"rank": 2})
+    policy.model.train()
+    with trainable.adapter.switched_off() as model:
+        assert not any(module.training for module in model.modules())
+    assert policy.model.training
 
 
 def test_rows_of_a_weight_have_the_lengths_that_dora_has_learned(fresh, tmp_path):
