@@ -48,6 +48,17 @@ class Case:
 _ADAMW = {"optimizer": "adamw", "learning_rate": 1e-5, "warmup_steps": 0}
 _SHORT = {"steps": 2, "checkpoint_every": 0, "optimization": _ADAMW}
 
+_IN_8_BITS = {**_ADAMW, "states": "8bit", "rounding": "stochastic"}
+_FREE = {"in_backward": True, "max_grad_norm": None}
+_NARROW = {
+    **_SHORT,
+    "max_length": 1024,
+    "batch_tokens": 1024,
+    "learner": {"weights": "bf16", "activation_checkpointing": True},
+}
+_WIDE_ROWS = {"max_length": 2048, "batch_tokens": 2048}
+_LORA = {"lora": {"rank": 16}}
+
 CASES: Mapping[str, Case] = {
     "sft": Case(
         "sft",
@@ -95,6 +106,14 @@ CASES: Mapping[str, Case] = {
         "sft",
         {**_SHORT, "max_length": 2048, "batch_tokens": 2048, "learner": {"lora": {"rank": 16}}},
         2048,
+    ),
+    "bf16, 8 bits": Case("sft", {**_NARROW, "optimization": _IN_8_BITS}, 1024),
+    "in backward": Case("sft", {**_NARROW, "optimization": {**_IN_8_BITS, **_FREE}}, 1024),
+    "lora, bf16": Case(
+        "sft", {**_SHORT, **_WIDE_ROWS, "learner": {**_LORA, "weights": "bf16"}}, 2048
+    ),
+    "lora, nf4": Case(
+        "sft", {**_SHORT, **_WIDE_ROWS, "learner": {**_LORA, "weights": "nf4"}}, 2048
     ),
     "fsdp": Case("sft", {**_SHORT, "max_length": 1024, "batch_tokens": 2048}, 1024, processes=2),
 }

@@ -12,7 +12,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -30,6 +29,7 @@ from posttrain.learning.models.logprobs import wanted_logprobs
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.prepare import prepare_for_training
+from tasks.sft.config import SftConfig
 
 _SIZES = {
     "vocab_size": 2048,
@@ -120,9 +120,8 @@ def config_of(regime: Regime) -> Any:
 
 def counted(regime: Regime) -> Moment:
     """What the accounting says."""
-    config = SimpleNamespace(
-        learner=LearnerConfig(**regime.learner),
-        optimization=SimpleNamespace(optimizer=regime.optimizer),
+    config = SftConfig.parse(
+        {"learner": regime.learner, "optimization": {"optimizer": regime.optimizer}}, where="sft"
     )
     shapes, (count, length) = shapes_of(config_of(regime)), regime.rows
     asked = StageQuestion(config, shapes)

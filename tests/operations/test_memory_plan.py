@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from posttrain.learning.memory.asked import StageQuestion
 from posttrain.learning.memory.shapes import ModelShapes
+from posttrain.learning.training.config import LoraConfig
 from posttrain.operations.memory_plan.machine import Machine, named_machine
 from posttrain.operations.memory_plan.models import split_models
 from posttrain.operations.memory_plan.plan import plan_memory
+from posttrain.operations.memory_plan.savings import trials
 from posttrain.stage.artifact_kinds import ArtifactKind
 from posttrain.stage.errors import UserError, UserErrors
 from posttrain.stage.resources import Resources
@@ -58,27 +61,65 @@ def test_what_does_not_fit_is_refused_with_what_each_setting_saves():
     assert not stage.fits
     saved = [each.saves for each in stage.savings]
     assert len(saved) == 3
-    assert saved == sorted(saved, reverse=True)
-    assert saved[-1] > 0
+    assert min(saved) > 0
     with pytest.raises(UserErrors) as refused:
         plan.refuse()
     (sentence,) = refused.value.sentences
     assert sentence.startswith("sft does not fit: at its peak (backward pass, head) it takes ")
     assert sentence.endswith(", which fits")
     for each in stage.savings:
-        assert f"sft.{each.path}={each.written} (saves " in sentence
+        assert f"{each.told('sft')} (saves " in sentence
 
 
-@pytest.mark.parametrize("used", ["learner.activation_checkpointing", "micro_batch_tokens"])
-def test_each_saving_is_what_the_setting_takes_away(used):
+def section_of(saving):
+    """What a recipe would say."""
+    section = {}
+    for each in saving.settings:
+        name, _, field = each.path.partition(".")
+        section.setdefault(name, {}).update({field: each.value}) if field else section.update(
+            {name: each.value}
+        )
+    return section
+
+
+def test_each_saving_is_what_the_setting_takes_away():
     plain = planned(sft(batch_tokens=8192), capacity=10**8).stages[0]
-    saving = next(each for each in plain.savings if each.path == used)
-    name, _, field = used.partition(".")
-    section = {name: {field: saving.value}} if field else {name: saving.value}
-    then = planned(sft(batch_tokens=8192, **section), capacity=10**8).stages[0]
-    assert plain.peak.total - then.peak.total == saving.saves
+    first = plain.savings[0]
+    then = planned(sft(batch_tokens=8192, **section_of(first)), capacity=10**8).stages[0]
+    assert plain.peak.total - then.peak.total == first.saves
+    # Each goes beside those before it.
+    assert plain.with_savings == plain.peak.total - sum(each.saves for each in plain.savings)
     # What is in use already is not offered.
-    assert used not in [each.path for each in then.savings] or used == "micro_batch_tokens"
+    assert first.told("sft") not in [each.told("sft") for each in then.savings]
+
+
+def test_in_backward_is_offered_with_the_norm_that_it_cannot_hold():
+    asked = StageQuestion(sft().config, SHAPES, device="cuda")
+    told = {each.told("sft"): each for each in trials(asked, 1) if each.put_in(asked)}
+    saving = told["sft.optimization.max_grad_norm=null with sft.optimization.in_backward=true"]
+    found = saving.put_in(asked)
+    assert found.config.optimization.in_backward
+    assert found.config.optimization.max_grad_norm is None
+    # Alone it is refused, and 4 bits are for frozen weights alone.
+    assert "sft.learner.weights=nf4" not in told
+    adapted = asked.changed("learner.lora", LoraConfig())
+    assert "sft.learner.weights=nf4" in [
+        each.told("sft") for each in trials(adapted, 1) if each.put_in(adapted)
+    ]
+
+
+def test_what_several_processes_refuse_is_not_offered():
+    asked = StageQuestion(sft().config, SHAPES, device="cuda", processes=2)
+    paths = {
+        each.path for saving in trials(asked, 2) if saving.put_in(asked) for each in saving.settings
+    }
+    assert "learner.offload" in paths
+    assert not paths & {"optimization.states", "optimization.offload", "learner.weights"}
+    alone = replace(asked, processes=1)
+    assert all(
+        each.settings[-1].path != "learner.offload" or each.put_in(alone) is None
+        for each in trials(alone, 1)
+    )
 
 
 def test_what_fits_is_offered_nothing():

@@ -58,8 +58,8 @@ NUMBER_WIDTHS: Mapping[str, NumberWidths] = {
 """By `Learner.computes_in`."""
 
 
-MASKED: frozenset[str | None] = frozenset({None, "sdpa"})
-"""Kernels, as `learner.attention` names them, that tell packed rows apart by a ``T x T`` mask."""
+_BY_MASK = "sdpa"
+"""The kernel that tells packed rows apart by a ``T x T`` mask, where a recipe names it."""
 
 
 def is_own_pass(shapes: ModelShapes, learner: Learner) -> bool:
@@ -134,11 +134,18 @@ def _attention(
         scores = rows.count * shapes.heads * length * length
         narrow = at.inner if at.inner < at.stream else 0
         return places * at.inner * 4 * shapes.attention + scores * (at.stream + narrow)
-    keys, mask = shapes.keys, 0
-    if learner.packing and learner.attention in MASKED:
+    keys, outputs, mask = shapes.keys, 1, 0
+    if learner.shares_tokens:
+        # Of the tokens of all processes.
+        keys *= learner.processes
+    if learner.packing and learner.attention == _BY_MASK:
         # A bias a layer, and keys are repeated for every head.
         keys, mask = shapes.attention, places * places * at.inner
-    return places * (at.inner * (2 * shapes.attention + 2 * keys) + 4 * shapes.heads) + mask
+    if learner.packing and learner.attention is None and shapes.kernel == _BY_MASK:
+        # What each document attended to, and all of them laid end to end.
+        outputs = 2
+    numbers = (1 + outputs) * shapes.attention + 2 * keys
+    return places * (at.inner * numbers + 4 * shapes.heads) + mask
 
 
 def entry_bytes(shapes: ModelShapes, learner: Learner, rows: BatchRows) -> int:
@@ -231,7 +238,28 @@ def cast_bytes(shapes: ModelShapes, learner: Learner) -> int:
         Bytes.
 
     """
-    return 2 * shapes.matrices if learner.computes_in == "autocast" else 0
+    # Held narrow, a weight is widened for each product, and autocast sees none of it.
+    casts = learner.computes_in == "autocast" and not learner.holds_base
+    return 2 * shapes.matrices if casts else 0
+
+
+def widened_bytes(shapes: ModelShapes, learner: Learner) -> int:
+    """Count what widening the largest frozen matrix takes while it is multiplied with.
+
+    Args:
+        shapes: Of the model.
+        learner: How it learns, and on what device.
+
+    Returns:
+        Bytes; 0 where nothing is held narrow.
+
+    """
+    if not learner.holds_base:
+        return 0
+    computed = NUMBER_WIDTHS[learner.computes_in].inner
+    # Four bits are widened to float32 first (`models.nf4`).
+    through = {"nf4": 4 if computed == 4 else 4 + computed, "bf16": computed if computed > 2 else 0}
+    return through[learner.weights] * shapes.largest_matrix
 
 
 def _tokens(shapes: ModelShapes, learner: Learner, rows: BatchRows) -> int:

@@ -1,11 +1,13 @@
 """A stage as it is asked about: its config, with settings tried otherwise, and its models."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
-from posttrain.learning.memory.learner import CPU, Learner, LoraShape, said
+from posttrain.learning.memory.learner import CPU, Learner, LoraShape
 from posttrain.learning.memory.shapes import ModelShapes
+from posttrain.stage.config import StageConfig
 
 PROCESSES_PATH = "resources.processes"
 
@@ -25,21 +27,31 @@ class StageQuestion:
     """Of the longest prompt before an answer."""
     capacity: int = 0
     """Bytes of the device; what vLLM takes a share of."""
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that are tried, by dotted path; they stand before the config's."""
 
-    def says(self, path: str, otherwise: Any) -> Any:
-        """Read a setting by its dotted path; see `said`.
+    def says(self, path: str) -> Any:
+        """Read a setting.
 
         Args:
             path: Dotted, as in a recipe.
-            otherwise: What it is where the config has no such field, or an outer one is null.
 
         Returns:
             Its value.
 
         """
-        return self.changes[path] if path in self.changes else said(self.config, path, otherwise)
+        return reduce(getattr, path.split("."), self.config)
+
+    def has(self, path: str) -> bool:
+        """Tell whether the config has a setting: not every stage trains, or samples.
+
+        Args:
+            path: Dotted, as in a recipe.
+
+        """
+        *outer, name = path.split(".")
+        config = self.config
+        for each in outer:
+            config = getattr(config, each, None)
+        return isinstance(config, StageConfig) and name in type(config).model_fields
 
     def changed(self, path: str, value: Any) -> "StageQuestion":
         """The same with one setting otherwise.
@@ -51,36 +63,43 @@ class StageQuestion:
         Returns:
             It, with that.
 
+        Raises:
+            ValueError: The config does not take it.
+
         """
         if path == PROCESSES_PATH:
             return replace(self, processes=value)
-        return replace(self, changes={**self.changes, path: value})
+        return replace(self, config=_changed(self.config, path.split("."), value))
 
     @property
     def learner(self) -> Learner:
         """How its model learns; where nothing does, the defaults say how it samples."""
-        optimizer = self.says("optimization.optimizer", "adamw")
+        if not self.has("learner"):
+            return Learner(device=self.device)
+        learner, optimization = self.config.learner, self.config.optimization
+        lora = learner.lora
         return Learner(
-            weights=self.says("learner.weights", "fp32"),
-            precision=self.says("learner.precision", "fp32"),
-            attention=self.says("learner.attention", None),
-            packing=self.says("learner.packing", otherwise=False),
-            recomputes=self.says("learner.activation_checkpointing", otherwise=False),
-            lora=_lora(self.says("learner.lora", None)),
-            averages=self.says("learner.ema_decay", None) is not None,
-            # A part of a slot says its kind; a plain name is one.
-            optimizer=getattr(optimizer, "kind", optimizer),
-            states=self.says("optimization.states", "fp32"),
-            rounding=self.says("optimization.rounding", None),
-            in_backward=self.says("optimization.in_backward", otherwise=False),
-            offload=self.says("optimization.offload", otherwise=False),
+            weights=learner.weights,
+            precision=learner.precision,
+            attention=learner.attention,
+            packing=learner.packing,
+            recomputes=learner.activation_checkpointing,
+            lora=lora and LoraShape(lora.rank, tuple(lora.targets), lora.dora),
+            averages=learner.ema_decay is not None,
+            optimizer=optimization.optimizer.kind,
+            states=optimization.states,
+            rounding=optimization.rounding,
+            in_backward=optimization.in_backward,
+            states_on_host=optimization.offload,
+            shards_on_host=learner.offload and self.processes > 1,
+            shares_tokens=learner.context_parallel and self.processes > 1,
             device=self.device,
             processes=self.processes,
         )
 
 
-def _lora(given: Any) -> LoraShape | None:
-    """Adapters as a config has them, or as a setting that is tried is written."""
-    if given is None or isinstance(given, LoraShape):
-        return given
-    return LoraShape(given.rank, tuple(given.targets))
+def _changed(config: StageConfig, path: Sequence[str], value: Any) -> StageConfig:
+    """A config with one field otherwise, which its own rules are asked about."""
+    name, *rest = path
+    inner = _changed(getattr(config, name), rest, value) if rest else value
+    return type(config).model_validate({**dict(config), name: inner})

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from posttrain.learning.memory.learner import CPU, Learner
 from posttrain.learning.memory.shapes import ModelShapes
+from posttrain.learning.models.one_by_one import MANY_ELEMENTS, PIECE_ELEMENTS
 
 WIDE, NARROW = 4, 2
 """Bytes of a number of float32, and of bfloat16."""
@@ -65,6 +66,8 @@ def weight_bytes(shapes: ModelShapes, kind: str = "fp32") -> int:
 def adapter_elements(shapes: ModelShapes, learner: Learner) -> int:
     """Count the weights of the adapters: `rank x (in + out)` for each adapted layer.
 
+    DoRA has one more for each row.
+
     Args:
         shapes: Of the model.
         learner: How it learns, and on what device.
@@ -76,8 +79,9 @@ def adapter_elements(shapes: ModelShapes, learner: Learner) -> int:
     if learner.lora is None:
         return 0
     ends, rank = learner.lora.targets, learner.lora.rank
+    lengths = int(learner.lora.dora)
     return sum(
-        rank * (each.width_in + each.width_out)
+        rank * (each.width_in + each.width_out) + lengths * each.width_out
         for each in shapes.linears
         if not ends or any(each.name == end or each.name.endswith(f".{end}") for end in ends)
     )
@@ -129,7 +133,7 @@ def state_bytes(shapes: ModelShapes, learner: Learner) -> int:
         Bytes.
 
     """
-    if learner.offload and learner.device != CPU:
+    if learner.states_on_host and learner.device != CPU:
         return 0
     trained, of_matrices = trained_elements(shapes, learner), shapes.matrices
     if learner.lora is not None:
@@ -161,8 +165,8 @@ def average_bytes(shapes: ModelShapes, learner: Learner) -> int:
 def step_bytes(shapes: ModelShapes, learner: Learner) -> int:
     """Count what a step of the optimizer needs for as long as it lasts.
 
-    AdamW's fused step works in place; weights of bfloat16 and offloaded states go one tensor after
-    the other, each in float32. Muon holds all updates, and of the matrices of one shape a stack,
+    AdamW's fused step works in place; weights of bfloat16 and offloaded states go piece by piece,
+    each in float32 (`models.one_by_one`). Muon holds all updates, and of the matrices of one shape a stack,
     two steps of its iteration and two products of the shorter side (`models.muon`).
 
     Args:
@@ -177,8 +181,10 @@ def step_bytes(shapes: ModelShapes, learner: Learner) -> int:
     if learner.lora is not None:
         largest = adapter_elements(shapes, learner) // max(1, len(shapes.linears))
     if learner.optimizer != "muon":
-        one_by_one = learner.computes_in == "bf16" or learner.in_backward or learner.offload
-        return 4 * WIDE * largest if one_by_one else 0
+        one_by_one = learner.computes_in == "bf16" or learner.in_backward or learner.states_on_host
+        # The last piece of a weight is less than two of the others.
+        piece = 2 * PIECE_ELEMENTS.get(learner.device, MANY_ELEMENTS)
+        return 4 * WIDE * min(largest, piece) if one_by_one else 0
     if learner.lora is not None:
         return 4 * WIDE * adapter_elements(shapes, learner)
     return WIDE * shapes.matrices + max(map(_iteration, _by_shape(shapes)), default=0)

@@ -1,28 +1,8 @@
 """What a stage's config says that memory depends on."""
 
 from dataclasses import dataclass
-from typing import Any
 
 CPU = "cpu"
-
-
-def said(config: Any, path: str, otherwise: Any) -> Any:
-    """Read a field of a config by its dotted path.
-
-    Args:
-        config: Of a stage.
-        path: Such as ``learner.lora.rank``.
-        otherwise: What it is where the config has no such field, or an outer one is null.
-
-    Returns:
-        Its value.
-
-    """
-    for name in path.split("."):
-        config = getattr(config, name, None)
-        if config is None:
-            return otherwise
-    return config
 
 
 @dataclass(frozen=True)
@@ -31,6 +11,8 @@ class LoraShape:
 
     rank: int
     targets: tuple[str, ...] = ()
+    dora: bool = False
+    """Whether the length of each row of a weight is trained too."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +32,19 @@ class Learner:
     states: str = "fp32"
     rounding: str | None = None
     in_backward: bool = False
-    offload: bool = False
+    states_on_host: bool = False
+    """`optimization.offload`."""
+    shards_on_host: bool = False
+    """`learner.offload`."""
+    shares_tokens: bool = False
+    """Context parallelism."""
     device: str = CPU
     processes: int = 1
+
+    @property
+    def holds_base(self) -> bool:
+        """Whether frozen weights are held narrow, and widened where they are used."""
+        return self.lora is not None and self.weights != "fp32"
 
     @property
     def computes_in(self) -> str:

@@ -16,7 +16,7 @@ PARTS: Mapping[str, str] = {
     HEAD: "output head: a chunk of logits, its softmax and their gradients",
     REFERENCE: "the policy that divergences and log-ratios are taken to",
     VALUES: "value model, with its own gradients, states and activations",
-    CACHE: "keys and values of what is being sampling_alone, and the logits drawn from",
+    CACHE: "keys and values of what is being sampled, and the logits drawn from",
     OTHERS: "further models that the stage has loaded",
     STEP: "what a step of the optimizer needs for as long as it lasts",
 }

@@ -1,7 +1,7 @@
 """What the stages of this package hold at their moments, by the task that they are of."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from posttrain.learning.memory import activations, head, held
 from posttrain.learning.memory.activations import BatchRows
@@ -28,9 +28,6 @@ _GRADED = 16384
 _DRAWN = 512
 """Rows that RL's engine draws together (`engines.config.open_engine`)."""
 
-_KEPT = 2
-"""Checkpoints that stay where no config says how many (`models.checkpoint.Checkpointer`)."""
-
 _AUTO_MOST, _AUTO_LEAST = 4096, 512
 """Bounds of `max_length: auto` (`training.lengths`)."""
 
@@ -39,13 +36,16 @@ def fine_tuning(asked: StageQuestion) -> list[Moment]:
     """Count next-token training: pretraining, SFT."""
     learner, (rows, accumulates) = asked.learner, _rows(asked, sides=1)
     batch = Batch(rows, accumulates=accumulates)
-    return [*training_moments(asked.policy, learner, batch), *_sharding(asked.policy, learner)]
+    return [
+        *training_moments(asked.policy, learner, batch),
+        *_beginning_and_end(asked.policy, asked),
+    ]
 
 
 def rewarding(asked: StageQuestion) -> list[Moment]:
     """Count a reward model: it begins as a copy beside the policy, and is graded at the end."""
     learner, (rows, accumulates) = asked.learner, _rows(asked, sides=2)
-    shapes, is_head = asked.policy, asked.says("parameterization", "likelihood") == "head"
+    shapes, is_head = asked.policy, asked.says("parameterization") == "head"
     if is_head:
         scalar = shapes.parameters - shapes.head + shapes.hidden
         shapes = replace(shapes, parameters=scalar, head=0)
@@ -56,44 +56,55 @@ def rewarding(asked: StageQuestion) -> list[Moment]:
     graded = _scoring(shapes, learner, has_head=not is_head)
     grading = graded.beside({POLICY: held.weight_bytes(shapes)})
     moments = training_moments(shapes, learner, batch)
-    return [loading, *moments, grading, *_sharding(shapes, learner)]
+    return [loading, *moments, grading, *_beginning_and_end(shapes, asked)]
 
 
 def preferring(asked: StageQuestion) -> list[Moment]:
-    """Count preference optimization: the policy as it was stays beside the one that learns."""
+    """Count preference optimization.
+
+    What is needed of the policy as it was are numbers, taken before the first step; it stands
+    beside the one that learns where rounds or samples ask it again, and once more for the report.
+    """
     learner, (rows, accumulates) = asked.learner, _rows(asked, sides=2)
-    algorithm = asked.says("algorithm", None)
-    if getattr(algorithm, "optimism_coefficient", 0) or getattr(algorithm, "draws_own", False):
+    algorithm = asked.says("algorithm")
+    if algorithm.optimism_coefficient or algorithm.draws_own:
         # A pair then has a third row, of somebody's own sample.
         rows = replace(rows, count=rows.count * 3 // 2, wanted=rows.wanted * 3 // 2)
-    beside = {REFERENCE: held.weight_bytes(asked.policy), OTHERS: _others(asked)}
+    is_mixed, rounds = asked.says("opponent") == "mixture", asked.says("rounds")
+    has_copy = learner.lora is None or is_mixed
+    copied = held.weight_bytes(asked.policy, learner.weights) if has_copy else 0
+    stays = bool(rounds or algorithm.draws_own)
+    beside = {REFERENCE: copied * stays, OTHERS: _others(asked)}
     batch = Batch(rows, accumulates=accumulates, beside=beside)
     moments = training_moments(asked.policy, learner, batch)
-    if asked.says("rounds", 0):
-        drawing = _drawing(asked, rows=asked.says("sampling.num_samples", 8), of="sampling.")
-        moments += _sampling(asked, drawing, {POLICY: held.held_weights(asked.policy, learner)})
-    return [*moments, *_sharding(asked.policy, learner)]
+    weights = {POLICY: held.held_weights(asked.policy, learner), REFERENCE: copied}
+    moments.append(_asking("report", asked.policy, learner, rows).beside(weights))
+    if rounds:
+        drawing = _drawing(asked, rows=asked.says("sampling.num_samples"), of="sampling.")
+        moments.append(sampling_moment(asked.policy, learner, drawing).beside(weights))
+    return [*moments, *_beginning_and_end(asked.policy, asked)]
 
 
 def reinforcing(asked: StageQuestion) -> list[Moment]:
     """Count RL: updates, and sampling beside all that they keep."""
     policy, learner = asked.policy, asked.learner
-    algorithm = asked.says("algorithm", None)
-    needs = frozenset(getattr(algorithm, "needs", ()))
-    ahead = asked.says("ahead", 0) * held.weight_bytes(policy)
+    algorithm = asked.says("algorithm")
+    needs = frozenset(algorithm.needs)
+    ahead = asked.says("ahead") * held.weight_bytes(policy)
     beside = {OTHERS: _others(asked, "reference") + ahead}
     reference = None
-    if getattr(algorithm, "uses_reference", False):
+    if algorithm.uses_reference:
         reference = asked.models.get("reference", policy)
-        beside[REFERENCE] = 0 if _is_adapterless(asked) else held.weight_bytes(reference)
-    drawn = asked.says("problems_per_step", 32) * asked.says("group_size", 8)
+        beside[REFERENCE] = _reference_bytes(asked, reference)
+    drawn = asked.says("problems_per_step") * asked.says("group_size")
+    at_once = drawn // asked.says("updates.minibatches")
     answer = _answer(asked, "max_tokens")
-    rows = _updated_rows(asked, answer, drawn // asked.says("updates.minibatches", 1))
-    if getattr(algorithm, "critic", None) is not None:
+    rows = _updated_rows(asked, answer, at_once)
+    if algorithm.critic is not None:
         beside[VALUES] = _values(asked, rows)
     batch = Batch(
         rows,
-        accumulates=drawn // asked.says("updates.minibatches", 1) > rows.count * asked.processes,
+        accumulates=at_once > rows.count * asked.processes,
         with_entropy="entropy" in needs,
         with_distribution="distribution" in needs,
         reference=reference if "reference" in needs else None,
@@ -102,7 +113,7 @@ def reinforcing(asked: StageQuestion) -> list[Moment]:
         min(_DRAWN, drawn),
         _prompt(asked),
         answer,
-        group=asked.says("group_size", 8),
+        group=asked.says("group_size"),
         waiting=drawn > _DRAWN,
     )
     if learner.processes > 1:
@@ -111,13 +122,14 @@ def reinforcing(asked: StageQuestion) -> list[Moment]:
     always = _beside_trainer(asked)
     moments = [each.beside(always) for each in training_moments(policy, learner, batch)]
     moments += _sampling(asked, drawing, standing_bytes(policy, learner))
-    return [*(each.beside(beside) for each in moments), *_sharding(policy, learner)]
+    return [*(each.beside(beside) for each in moments), *_beginning_and_end(policy, asked)]
 
 
 def sampling_alone(asked: StageQuestion) -> list[Moment]:
     """Count a stage that only samples: all its models are loaded, and one of them draws."""
-    group = asked.says("num_samples", 8)
-    drawing = _drawing(asked, rows=asked.says("num_problems", 512) * group)
+    # An evaluation has all problems of its table, and a probe may.
+    problems = (asked.says("num_problems") if asked.has("num_problems") else None) or _DRAWN
+    drawing = _drawing(asked, rows=problems * asked.says("num_samples"))
     weights = {POLICY: held.weight_bytes(asked.policy), OTHERS: _others(asked)}
     moments = _sampling(asked, drawing, weights)
     graders = [each for port, each in asked.models.items() if port == "reward_model"]
@@ -144,9 +156,9 @@ def _rows(asked: StageQuestion, *, sides: int) -> tuple[BatchRows, bool]:
     Rows are as long as they may be. Where `max_length` goes by the data, they are taken to fill a
     micro-batch, as longer ones make the limit that nobody knows yet.
     """
-    whole = asked.says("batch_tokens", 2048)
-    budget = asked.says("micro_batch_tokens", None) or whole
-    most = asked.says("max_length", "auto")
+    whole = asked.says("batch_tokens")
+    budget = asked.says("micro_batch_tokens") or whole
+    most = asked.says("max_length")
     if most == "auto":
         most = min(
             _AUTO_MOST, max(_AUTO_LEAST, budget // sides), asked.policy.context or _AUTO_MOST
@@ -154,7 +166,10 @@ def _rows(asked: StageQuestion, *, sides: int) -> tuple[BatchRows, bool]:
     count = max(1, budget // (sides * most))
     length = max(most, budget // (sides * count))
     parts, shared = -(-whole // max(budget, sides * most)), asked.processes
-    if asked.says("learner.packing", otherwise=False):
+    if asked.learner.shares_tokens:
+        # Every process is at every micro-batch.
+        length, shared = -(-length // shared), 1
+    if asked.says("learner.packing"):
         count, length, sides = 1, sides * count * length, 1
     elif parts < shared:
         count = -(-count * parts // shared)
@@ -165,13 +180,13 @@ def _rows(asked: StageQuestion, *, sides: int) -> tuple[BatchRows, bool]:
 def _updated_rows(asked: StageQuestion, answer: int, available: int) -> BatchRows:
     """The largest micro-batch of rollouts."""
     length = min(_prompt(asked) + answer, asked.policy.context or _prompt(asked) + answer)
-    budget = asked.says("updates.micro_batch_tokens", 4096)
+    budget = asked.says("updates.micro_batch_tokens")
     count = min(max(1, budget // length), max(1, available // asked.processes))
     return BatchRows(count, length, count * answer)
 
 
 def _answer(asked: StageQuestion, path: str) -> int:
-    most = asked.says(path, "auto")
+    most = asked.says(path)
     return UNTAUGHT_LIMIT if most == "auto" else int(most)
 
 
@@ -181,7 +196,7 @@ def _prompt(asked: StageQuestion) -> int:
 
 def _drawing(asked: StageQuestion, *, rows: int, of: str = "") -> DrawnRows:
     """What a sampling config draws at once."""
-    at_once, group = asked.says(f"{of}batch_size", 512), asked.says(f"{of}num_samples", 8)
+    at_once, group = asked.says(f"{of}batch_size"), asked.says(f"{of}num_samples")
     return DrawnRows(
         max(group, min(at_once, rows)),
         _prompt(asked),
@@ -193,7 +208,7 @@ def _drawing(asked: StageQuestion, *, rows: int, of: str = "") -> DrawnRows:
 
 def _sampling(asked: StageQuestion, drawing: DrawnRows, weights: Mapping[str, int]) -> list[Moment]:
     """What the engine takes while it draws."""
-    kind = getattr(asked.says("engine", None), "kind", "torch")
+    kind = asked.says("engine.kind")
     if kind == "vllm":
         return [Moment("sampling", {CACHE: _share(asked)}).beside(weights)]
     if kind == "server":
@@ -203,14 +218,13 @@ def _sampling(asked: StageQuestion, drawing: DrawnRows, weights: Mapping[str, in
 
 def _share(asked: StageQuestion) -> int:
     """What vLLM takes of the device, weights of its own included."""
-    return int(asked.says("engine.gpu_memory_utilization", 0.4) * asked.capacity)
+    return int(asked.says("engine.gpu_memory_utilization") * asked.capacity)
 
 
 def _beside_trainer(asked: StageQuestion) -> dict[str, int]:
     """What an engine holds while the policy learns."""
-    kind = getattr(asked.says("engine", None), "kind", "torch")
-    asleep = asked.says("engine.sleep", otherwise=False)
-    return {CACHE: _share(asked)} if kind == "vllm" and not asleep else {}
+    kind = asked.says("engine.kind")
+    return {CACHE: _share(asked)} if kind == "vllm" and not asked.says("engine.sleep") else {}
 
 
 def _others(asked: StageQuestion, *counted: str) -> int:
@@ -220,16 +234,19 @@ def _others(asked: StageQuestion, *counted: str) -> int:
     )
 
 
-def _is_adapterless(asked: StageQuestion) -> bool:
-    """Whether the reference is the policy without its adapters, which takes nothing."""
-    moves = getattr(asked.says("reference", None), "MOVES", False)
-    return asked.learner.lora is not None and "reference" not in asked.models and not moves
+def _reference_bytes(asked: StageQuestion, reference: ModelShapes) -> int:
+    """Weights of RL's reference: none of its own where it is the policy without its adapters."""
+    moves, learner = asked.says("reference").MOVES, asked.learner
+    if learner.lora is not None and "reference" not in asked.models and not moves:
+        return 0
+    # One that moves is float32, as small steps would be lost in fewer bits.
+    return held.weight_bytes(reference, "fp32" if moves else learner.weights)
 
 
 def _values(asked: StageQuestion, rows: BatchRows) -> int:
     """A value model on a trunk of its own: its weights, gradients, states and activations."""
     shapes = asked.policy
-    if asked.says("critic.trunk", "own") == "shared":
+    if asked.says("critic.trunk") == "shared":
         return 0
     plain = Learner(precision=asked.learner.precision, device=asked.device)
     trunk = replace(shapes, parameters=shapes.parameters - shapes.head, head=0)
@@ -240,62 +257,37 @@ def _values(asked: StageQuestion, rows: BatchRows) -> int:
 
 def _scoring(shapes: ModelShapes, learner: Learner, *, has_head: bool) -> Moment:
     """A reward model that is asked about many completions at once."""
-    rows = BatchRows(1, _GRADED, _GRADED)
-    plain = Learner(device=learner.device)
-    logits = head.head_forward_bytes(shapes, rows) if has_head else 0
-    return Moment(
-        "scoring", {ACTIVATIONS: activations.layer_forward_bytes(shapes, plain, rows), HEAD: logits}
-    )
+    rows = BatchRows(1, _GRADED, _GRADED if has_head else 0)
+    return _asking("scoring", shapes, Learner(device=learner.device), rows)
+
+
+def _asking(name: str, shapes: ModelShapes, learner: Learner, rows: BatchRows) -> Moment:
+    """A pass that keeps nothing."""
+    within = activations.layer_forward_bytes(shapes, learner, rows)
+    logits = head.head_forward_bytes(shapes, rows)
+    return Moment(name, {ACTIVATIONS: within, HEAD: logits})
+
+
+def _beginning_and_end(shapes: ModelShapes, asked: StageQuestion) -> list[Moment]:
+    """Loading and saving, where a model then is larger than while it trains."""
+    learner = asked.learner
+    if learner.holds_base:
+        return _widening(shapes, asked)
+    return _sharding(shapes, learner) if learner.processes > 1 else []
+
+
+def _widening(shapes: ModelShapes, asked: StageQuestion) -> list[Moment]:
+    """Frozen weights: as they are stored until each is narrowed; at the end float32, to merge."""
+    largest = held.WIDE * max(shapes.largest_matrix, shapes.embedding, shapes.head)
+    loading = Moment("loading", {POLICY: shapes.stored * shapes.parameters + largest})
+    if asked.says("learner.lora.save") == "adapter":
+        return [loading]
+    whole = held.weight_bytes(shapes) + held.WIDE * held.adapter_elements(shapes, asked.learner)
+    return [loading, Moment("merging", {POLICY: whole})]
 
 
 def _sharding(shapes: ModelShapes, learner: Learner) -> list[Moment]:
     """Where several processes share a model: each loads it whole first, one puts it together."""
-    if learner.processes == 1:
-        return []
     whole, kept = held.weight_bytes(shapes), standing_bytes(shapes, learner)
     saving = Moment("saving", {POLICY: whole}).beside(kept)
     return [Moment("loading", {POLICY: whole + whole // learner.processes}), saving]
-
-
-@dataclass(frozen=True)
-class CheckpointSize:
-    """Bytes on disk."""
-
-    one: int
-    """One that a killed run goes on from."""
-    kept: int
-    """All of them that stay at a time; 0 where none is written."""
-    result: int
-    """The model that the stage leaves."""
-
-
-def checkpoint_size(asked: StageQuestion) -> CheckpointSize:
-    """Count what the checkpoints of a stage that trains take.
-
-    Each holds the weights that may have changed, the optimizer's states, and the moving average;
-    with a value model of its own its weights and states, and a reference that moves.
-
-    Args:
-        asked: The stage.
-
-    Returns:
-        Bytes on disk.
-
-    """
-    policy = asked.policy
-    # What several processes or the host hold is written all the same.
-    learner = asked.changed("optimization.offload", value=False).learner
-    weights = held.weight_bytes(policy, learner.weights)
-    if learner.lora is not None:
-        weights = held.WIDE * held.adapter_elements(policy, learner)
-    one = weights + held.state_bytes(policy, learner) + held.average_bytes(policy, learner)
-    if getattr(asked.says("reference", None), "MOVES", False):
-        one += held.weight_bytes(policy)
-    critic = getattr(asked.says("algorithm", None), "critic", None)
-    if critic is not None and asked.says("critic.trunk", "own") == "own":
-        one += 3 * held.WIDE * (policy.parameters - policy.head)
-    writes = asked.says("checkpoint_every", 0) > 0
-    kept = asked.says("checkpoints.keep", _KEPT)
-    result = held.weight_bytes(policy, "bf16" if learner.computes_in == "bf16" else "fp32")
-    adapter_alone = learner.lora is not None and asked.says("learner.lora.save", "") == "adapter"
-    return CheckpointSize(one, kept * one if writes else 0, weights if adapter_alone else result)

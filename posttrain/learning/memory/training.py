@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from posttrain.learning.memory import activations, head, held
 from posttrain.learning.memory.activations import BatchRows
-from posttrain.learning.memory.learner import Learner
+from posttrain.learning.memory.learner import CPU, Learner
 from posttrain.learning.memory.peak import (
     ACTIVATIONS,
     GATHERED,
@@ -68,6 +68,8 @@ def standing_bytes(shapes: ModelShapes, learner: Learner) -> dict[str, int]:
         Bytes.
 
     """
+    if learner.shards_on_host and learner.device != CPU:
+        return {POLICY: 0, STATES: 0}
     shared = learner.processes
     kept = held.held_weights(shapes, learner) + held.average_bytes(shapes, learner)
     return {
@@ -77,6 +79,8 @@ def standing_bytes(shapes: ModelShapes, learner: Learner) -> dict[str, int]:
 
 
 def _all_gradients(shapes: ModelShapes, learner: Learner) -> int:
+    if learner.shards_on_host and learner.device != CPU:
+        return 0
     elements = held.trained_elements(shapes, learner)
     return held.gradient_width(learner) * elements // learner.processes
 
@@ -94,9 +98,10 @@ def _passes(shapes: ModelShapes, learner: Learner, batch: Batch) -> Iterator[Mom
         logits = head.head_forward_bytes(shapes, batch.rows, with_entropy=batch.with_entropy)
         distribution = batch.with_distribution
         softmax = head.kept_bytes(shapes, batch.rows, with_distribution=distribution)
-    within = (
-        activations.layer_forward_bytes(shapes, learner, batch.rows) if learner.recomputes else 0
-    )
+    widened = activations.widened_bytes(shapes, learner)
+    within = widened
+    if learner.recomputes:
+        within += activations.layer_forward_bytes(shapes, learner, batch.rows)
     whole = sum(kept) + last_norm
     yield Moment(
         "forward pass",
@@ -144,6 +149,9 @@ def _layers(
     # Without adapters embeddings and head are trained too, and theirs are counted apart.
     per_layer = shapes.per_layer if learner.lora is None else trained // shapes.layers
     work = activations.layer_backward_bytes(shapes, learner, batch.rows)
+    widened = activations.widened_bytes(shapes, learner)
+    stepping = held.step_bytes(shapes, learner) if learner.in_backward else 0
+    on_host = learner.shards_on_host and learner.device != CPU
     matrix = width * shapes.largest_matrix if learner.lora is None else 0
     earlier, of_head = gradients
     for below in range(shapes.layers - 1, -1, -1):
@@ -153,7 +161,8 @@ def _layers(
             again = activations.layer_bytes(shapes, learner, batch.rows, is_last=is_last)
             again += activations.cast_bytes(shapes, learner) // shapes.layers
         behind = shapes.layers - 1 - below
-        through = 0 if earlier or learner.in_backward else width * per_layer * behind
+        gone = earlier or learner.in_backward or on_host
+        through = 0 if gone else width * per_layer * behind
         here = work
         if activations.is_own_pass(shapes, learner) and is_last:
             here = work * batch.rows.wanted // max(1, batch.rows.tokens)
@@ -163,9 +172,11 @@ def _layers(
                 ACTIVATIONS: sum(kept[: below + 1])
                 + again
                 + casts * (below + 1) // shapes.layers
-                + here,
+                + here
+                + widened,
                 GRADIENTS: earlier + of_head + matrix + through // learner.processes,
                 GATHERED: gathered.backward,
+                STEP: stepping,
             },
         )
 
@@ -184,7 +195,7 @@ def _embeddings(
         # Tied: added to that of the head, which has waited for it.
         table = (head.ADDED - 1) * table
     through = 0
-    if not earlier and not learner.in_backward:
+    if not earlier and _all_gradients(shapes, learner) and not learner.in_backward:
         of_tables = held.gradient_width(learner) * (shapes.embedding + shapes.head)
         tables = of_tables if learner.lora is None else 0
         through = _all_gradients(shapes, learner) - tables // learner.processes
@@ -194,6 +205,7 @@ def _embeddings(
             ACTIVATIONS: activations.entry_bytes(shapes, learner, batch.rows),
             GRADIENTS: earlier + of_head + table + through,
             GATHERED: gathered.forward,
+            STEP: held.step_bytes(shapes, learner) if learner.in_backward else 0,
         },
     )
 

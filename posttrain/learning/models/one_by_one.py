@@ -20,8 +20,8 @@ from posttrain.learning.models.rounding import ROUNDINGS, Rounding
 Build = Callable[[Sequence[Sequence[Tensor]]], Mapping[str, torch.optim.Optimizer]]
 """From the stand-ins of each parameter to optimizers by name."""
 
-_PIECE_ELEMENTS = {"cpu": 1 << 18}
-_MANY_ELEMENTS = 1 << 22
+PIECE_ELEMENTS = {"cpu": 1 << 18}
+MANY_ELEMENTS = 1 << 22
 """Numbers of a parameter that are float32 at a time, if it has twice as many: on a GPU few enough
 pieces that starting kernels takes no time. Whole blocks of 256, so that states of 8 bits are those
 of the whole."""
@@ -260,7 +260,7 @@ def one_by_one(
 
 def _pieces(index: int, parameter: Tensor, *, in_pieces: bool) -> list[_Piece]:
     """A parameter whole, or cut into pieces of which none is small."""
-    size = _PIECE_ELEMENTS.get(parameter.device.type, _MANY_ELEMENTS)
+    size = PIECE_ELEMENTS.get(parameter.device.type, MANY_ELEMENTS)
     count = max(1, parameter.numel() // size)
     if count == 1 or not in_pieces or not parameter.is_contiguous():
         return [_Piece(index)]

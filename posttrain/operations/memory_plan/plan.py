@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from posttrain.learning.memory.asked import StageQuestion
+from posttrain.learning.memory.checkpoints import CheckpointSize, checkpoint_size
 from posttrain.learning.memory.peak import Moment, peak_of
-from posttrain.learning.memory.stages import TASKS, CheckpointSize, checkpoint_size
+from posttrain.learning.memory.stages import TASKS
 from posttrain.operations.memory_plan.machine import Machine
 from posttrain.operations.memory_plan.models import ModelFinder, split_models
 from posttrain.operations.memory_plan.savings import Saving, all_at_once, best_savings

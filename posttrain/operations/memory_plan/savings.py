@@ -1,12 +1,12 @@
 """Settings that take less memory, tried one by one on the accounting itself."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from posttrain.learning.memory.asked import PROCESSES_PATH, StageQuestion
-from posttrain.learning.memory.learner import CPU, LoraShape
-from posttrain.stage.config import StageConfig
+from posttrain.learning.memory.learner import CPU
+from posttrain.learning.training.config import LoraConfig
 
 _RANK = 16
 _LEAST_ROWS = 16
@@ -14,96 +14,142 @@ _LEAST_SHARE = 0.2
 
 
 @dataclass(frozen=True)
-class Saving:
-    """A setting, as a recipe or `--set` writes it, and the bytes by which it lowers the peak."""
+class Setting:
+    """A path of the stage, how a recipe or `--set` writes the value there, and that value."""
 
     path: str
     written: str
     value: Any
-    saves: int
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Settings that go together, and the bytes by which they lower the peak."""
+
+    settings: tuple[Setting, ...]
+    saves: int = 0
 
     def told(self, stage: str) -> str:
-        """The setting under its stage."""
-        return f"{stage}.{self.path}={self.written}"
+        """The settings under their stage."""
+        return " with ".join(f"{stage}.{each.path}={each.written}" for each in self.settings)
+
+    def put_in(self, asked: StageQuestion) -> StageQuestion | None:
+        """The stage with them; None where it does not take them."""
+        try:
+            for each in self.settings:
+                asked = asked.changed(each.path, each.value)
+        except ValueError:
+            return None
+        return None if _is_refused(asked) else asked
 
 
 Peak = Callable[[StageQuestion], int]
 
 
 def best_savings(asked: StageQuestion, peak: Peak, *, gpus: int, most: int = 3) -> list[Saving]:
-    """Try every setting that could help, and return those that help most.
+    """Find settings that help most: the best one, the best beside that, and so on.
 
     Args:
         asked: The stage as its recipe has it.
         peak: Bytes of a stage at its peak.
         gpus: Devices that there are.
-        most: Settings to return.
+        most: Savings to return.
 
     Returns:
-        At most so many, those that save most first.
+        At most so many; each says what it saves where those before it are set.
 
     """
-    before = peak(asked)
-    tried = [
-        Saving(path, written, value, before - peak(asked.changed(path, value)))
-        for path, written, value in _trials(asked, gpus)
-    ]
-    helpful = sorted((each for each in tried if each.saves > 0), key=lambda each: -each.saves)
-    return helpful[:most]
+    chosen: list[Saving] = []
+    while len(chosen) < most:
+        before = peak(asked)
+        then = [
+            (replace(saving, saves=before - peak(changed)), changed)
+            for saving in trials(asked, gpus)
+            if (changed := saving.put_in(asked)) and not _overlap(saving, chosen)
+        ]
+        best, asked = max(then, key=lambda each: each[0].saves, default=(Saving(()), asked))
+        if best.saves <= 0:
+            break
+        chosen.append(best)
+    return chosen
+
+
+def _overlap(saving: Saving, chosen: list[Saving]) -> bool:
+    paths = {each.path for other in chosen for each in other.settings}
+    return any(each.path in paths for each in saving.settings)
 
 
 def all_at_once(asked: StageQuestion, savings: list[Saving]) -> StageQuestion:
-    """The stage with several settings at once."""
+    """The stage with several savings, which go together, at once."""
     for each in savings:
-        asked = asked.changed(each.path, each.value)
+        asked = each.put_in(asked) or asked
     return asked
 
 
-def _trials(asked: StageQuestion, gpus: int) -> Iterator[tuple[str, str, Any]]:
-    """Path, spelling and value of every setting that the stage's config has and does not use."""
-    for path, now, written, value in (*_FIXED, *_lower(asked)):
-        known = _has(type(asked.config), path)
-        if known and asked.says(path, now) == now:
-            yield path, written, value
-    if asked.device != CPU and gpus > asked.processes and _has(type(asked.config), "learner"):
-        yield PROCESSES_PATH, f"{gpus}", gpus
+def trials(asked: StageQuestion, gpus: int) -> Iterator[Saving]:
+    """Try settings that the stage's config has and does not use.
+
+    Args:
+        asked: The stage.
+        gpus: Devices that there are.
+
+    Yields:
+        What may be put in; some of it the stage does not take.
+
+    """
+    for unused, setting in (*_FIXED, *_lower(asked)):
+        if asked.has(setting.path) and asked.says(setting.path) == unused:
+            yield Saving((*_NEEDED.get(setting.path, ()), setting))
+    if asked.device != CPU and gpus > asked.processes and asked.has("learner"):
+        yield Saving((Setting(PROCESSES_PATH, f"{gpus}", gpus),))
 
 
-_FIXED: tuple[tuple[str, Any, str, Any], ...] = (
-    ("learner.lora", None, f"{{rank: {_RANK}}}", LoraShape(_RANK)),
-    ("learner.activation_checkpointing", False, "true", True),
-    ("learner.precision", "fp32", "bf16", "bf16"),
-    ("learner.weights", "fp32", "bf16", "bf16"),
-    ("optimization.states", "fp32", "8bit", "8bit"),
-    ("optimization.in_backward", False, "true", True),
-    ("optimization.offload", False, "true", True),
-    ("engine.sleep", False, "true", True),
+_FIXED: tuple[tuple[Any, Setting], ...] = (
+    (None, Setting("learner.lora", f"{{rank: {_RANK}}}", LoraConfig(rank=_RANK))),
+    (False, Setting("learner.activation_checkpointing", "true", True)),
+    ("fp32", Setting("learner.precision", "bf16", "bf16")),
+    ("fp32", Setting("learner.weights", "nf4", "nf4")),
+    ("fp32", Setting("learner.weights", "bf16", "bf16")),
+    ("merged", Setting("learner.lora.save", "adapter", "adapter")),
+    (False, Setting("learner.offload", "true", True)),
+    ("fp32", Setting("optimization.states", "8bit", "8bit")),
+    (False, Setting("optimization.in_backward", "true", True)),
+    (False, Setting("optimization.offload", "true", True)),
+    (False, Setting("engine.sleep", "true", True)),
 )
-"""Path, the value that uses none of it, how the other one is written, and that."""
+"""The value that uses none of it, and the setting that does."""
+
+_NEEDED: Mapping[str, tuple[Setting, ...]] = {
+    "optimization.in_backward": (Setting("optimization.max_grad_norm", "null", None),),
+}
+"""What a setting cannot be without, by its path."""
 
 
-def _lower(asked: StageQuestion) -> Iterator[tuple[str, Any, str, Any]]:
+def _is_refused(asked: StageQuestion) -> bool:
+    """Whether the stage refuses what its config takes (`build_optim`, `refuse_offload_alone`)."""
+    if not asked.has("learner"):
+        return False
+    learner, optimization = asked.config.learner, asked.config.optimization
+    if asked.processes == 1:
+        return bool(learner.offload)
+    narrow = learner.weights != "fp32" or optimization.states != "fp32"
+    return narrow or optimization.in_backward or optimization.offload
+
+
+def _lower(asked: StageQuestion) -> Iterator[tuple[Any, Setting]]:
     """Numbers that may be smaller: tokens and rows that go through a model at once."""
     for path, whole, least in (
         ("micro_batch_tokens", "batch_tokens", 1),
         ("updates.micro_batch_tokens", "updates.micro_batch_tokens", 1),
         ("batch_size", "batch_size", _LEAST_ROWS),
     ):
-        now = asked.says(path, None)
-        smaller = (now or asked.says(whole, None) or 0) // 4
+        if not asked.has(path):
+            continue
+        now = asked.says(path)
+        smaller = (now or asked.says(whole)) // 4
         if smaller >= least:
-            yield path, now, f"{smaller}", smaller
-    share = asked.says("engine.gpu_memory_utilization", 0.0)
-    if share > _LEAST_SHARE:
-        less = round(share / 2, 2)
-        yield "engine.gpu_memory_utilization", share, f"{less}", less
-
-
-def _has(kind: type[StageConfig], path: str) -> bool:
-    """Whether configs of a kind have a field at a dotted path."""
-    name, _, rest = path.partition(".")
-    given = kind.model_fields.get(name)
-    if given is None or not rest:
-        return given is not None
-    inner = given.get_default(call_default_factory=True)
-    return isinstance(inner, StageConfig) and _has(type(inner), rest)
+            yield now, Setting(path, f"{smaller}", smaller)
+    share = "engine.gpu_memory_utilization"
+    if asked.has(share) and asked.says(share) > _LEAST_SHARE:
+        less = round(asked.says(share) / 2, 2)
+        yield asked.says(share), Setting(share, f"{less}", less)

@@ -1,19 +1,19 @@
 """Bytes that were counted by hand, part by part."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from posttrain.learning.memory import activations, head, held
 from posttrain.learning.memory.activations import BatchRows
 from posttrain.learning.memory.asked import StageQuestion
+from posttrain.learning.memory.checkpoints import checkpoint_size
 from posttrain.learning.memory.learner import Learner, LoraShape
 from posttrain.learning.memory.sampling import DrawnRows, sampling_moment
 from posttrain.learning.memory.shapes import shapes_of
-from posttrain.learning.memory.stages import checkpoint_size
 from posttrain.learning.memory.training import Batch, standing_bytes, training_moments
 from posttrain.learning.models import logprobs
+from tasks.sft.config import SftConfig
 
 GPU = Learner(device="cuda")
 ROWS = BatchRows(count=2, length=3, wanted=4)
@@ -33,7 +33,10 @@ ROWS = BatchRows(count=2, length=3, wanted=4)
         # Rank 1 adds in + out: 8 + 6 + 6 + 8 + 3 x 10 = 58 a layer.
         (Learner(lora=LoraShape(1)), 1200 + 4 * 116, 8 * 116),
         (Learner(lora=LoraShape(3, ("q_proj",))), 1200 + 4 * 48, 8 * 48),
-        (Learner(offload=True, device="cuda"), 1200, 0),
+        (Learner(states_on_host=True, device="cuda"), 1200, 0),
+        (Learner(shards_on_host=True, processes=2, device="cuda"), 0, 0),
+        # The length of each of 4 + 2 + 2 + 4 + 6 + 6 + 4 rows a layer, too.
+        (Learner(lora=LoraShape(1, dora=True)), 1200 + 4 * 172, 8 * 172),
         (Learner(processes=3), 400, 800),
     ],
 )
@@ -59,8 +62,10 @@ def test_weights_of_four_bits_are_those_of_linear_layers(shapes):
         (replace(GPU, lora=LoraShape(1)), 6 * 4 * (16 + 12 + 24 + 2)),
         # Keys for every head, and for each of 2 heads and rows a softmax of 3 x 3.
         (replace(GPU, attention="eager"), 4 * (6 * (24 + 16 + 24) + 2 * 2 * 9)),
-        # A bias of 6 x 6 tells packed rows apart.
-        (replace(GPU, packing=True), 4 * (6 * (24 + 16 + 24 + 2) + 36)),
+        # What each document attended to, and all of them end to end.
+        (replace(GPU, packing=True), 6 * 4 * (24 + 4 + 12 + 24 + 2)),
+        # Named, sdpa has a bias of 6 x 6.
+        (replace(GPU, packing=True, attention="sdpa"), 4 * (6 * (24 + 16 + 24 + 2) + 36)),
     ],
 )
 def test_what_a_layer_keeps(shapes, learner, kept):
@@ -113,6 +118,23 @@ def test_the_steps_moments(shapes):
     assert moments["backward pass, embeddings"]["gradients"] == 4 * (300 - 40 + 3 * 40)
 
 
+def test_gradients_go_within_the_backward_pass(shapes):
+    learner = replace(GPU, in_backward=True)
+    moments = {each.name: each.parts for each in training_moments(shapes, learner, Batch(ROWS))}
+    # The head's, which waits for that of the embeddings, and one matrix, in float32 four times.
+    assert moments["backward pass, layer 1"]["gradients"] == 4 * (40 + 24)
+    assert moments["backward pass, layer 1"]["step"] == 4 * 4 * 40
+    assert moments["backward pass, embeddings"]["gradients"] == 4 * 3 * 40
+    assert moments["step"]["gradients"] == 0
+
+
+def test_processes_that_share_tokens_have_all_keys(shapes):
+    rows = replace(ROWS, count=1, length=6)
+    alone = activations.layer_bytes(shapes, replace(GPU, packing=True), rows)
+    shared = replace(GPU, packing=True, shares_tokens=True, processes=3)
+    assert activations.layer_bytes(shapes, shared, rows) == alone + 6 * 4 * 2 * 2 * 2
+
+
 def test_keys_and_values(shapes):
     other = replace(shapes, family="other")
     drawing = DrawnRows(rows=4, prompt=5, answer=7, group=2)
@@ -127,18 +149,38 @@ def test_keys_and_values(shapes):
 
 
 @pytest.mark.parametrize(
-    ("settings", "one"),
+    ("learner", "one"),
     [
         ({}, 12 * 300),
-        ({"learner.lora": LoraShape(1)}, 12 * 116),
-        ({"learner.ema_decay": 0.9}, 4800),
+        ({"lora": {"rank": 1}}, 12 * 116),
+        ({"ema_decay": 0.9}, 4800),
     ],
 )
-def test_checkpoints(shapes, settings, one):
-    asked = StageQuestion(SimpleNamespace(checkpoint_every=5), shapes, changes=settings)
+def test_checkpoints(shapes, learner, one):
+    asked = StageQuestion(SftConfig(checkpoint_every=5, learner=learner), shapes)
     size = checkpoint_size(asked)
     assert (size.one, size.kept, size.result) == (one, 2 * one, 1200)
-    assert checkpoint_size(replace(asked, config=SimpleNamespace(checkpoint_every=0))).kept == 0
+    assert checkpoint_size(asked.changed("checkpoint_every", 0)).kept == 0
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "count"),
+    [({"keep": 5}, 5), ({"keep": 5, "budget": 3 * 3600 + 1}, 3), ({"budget": 3599}, 1)],
+)
+def test_as_many_checkpoints_stay_as_the_recipe_keeps(shapes, checkpoints, count):
+    asked = StageQuestion(SftConfig(learner={"checkpoints": checkpoints}), shapes)
+    assert checkpoint_size(asked).kept == count * 3600
+
+
+def test_a_wide_copy_of_a_held_matrix(shapes):
+    # The largest is 4 x 6; four bits become float32, and bfloat16 from there under autocast.
+    held = replace(GPU, lora=LoraShape(1), weights="nf4")
+    assert activations.widened_bytes(shapes, held) == 4 * 24
+    assert activations.widened_bytes(shapes, replace(held, precision="bf16")) == 6 * 24
+    both = replace(held, weights="bf16", precision="bf16")
+    assert activations.widened_bytes(shapes, both) == 0
+    assert activations.cast_bytes(shapes, both) == 0
+    assert activations.widened_bytes(shapes, GPU) == 0
 
 
 def test_shapes_are_read_without_memory():

@@ -1,7 +1,6 @@
 """Which way peaks move, and one that was measured."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,8 +14,13 @@ from posttrain.learning.memory.stages import TASKS
 from posttrain.learning.memory.training import Batch, training_moments
 from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.models.logprobs import wanted_logprobs
+<<<<<<< HEAD
+=======
+from posttrain.learning.models.build_optim import build_optimizer
+>>>>>>> c2
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.prepare import prepare_for_training
+from tasks.sft.config import SftConfig
 
 ROWS = BatchRows(4, 32, 124)
 
@@ -46,7 +50,9 @@ def test_more_takes_more(shapes, device, precision):
         {"states": "8bit"},
         {"weights": "bf16"},
         {"optimizer": "muon"},
-        {"offload": True},
+        {"states_on_host": True},
+        {"shards_on_host": True, "processes": 2},
+        {"lora": LoraShape(1), "weights": "nf4"},
         {"processes": 2},
     ],
 )
@@ -56,9 +62,7 @@ def test_what_saves_memory_takes_less(shapes, less):
 
 
 def test_a_stage_reads_its_config_and_what_is_tried(shapes):
-    config = SimpleNamespace(
-        batch_tokens=64, max_length=16, learner=SimpleNamespace(precision="fp32", lora=None)
-    )
+    config = SftConfig(batch_tokens=64, max_length=16)
     asked = StageQuestion(config, shapes, device="cuda")
     whole = peak_of(TASKS["sft"](asked)).total
     assert whole == peak(shapes, asked.learner, BatchRows(4, 16, 60))
@@ -116,6 +120,6 @@ def test_a_measured_peak(learner):
         measured = max(measured, held)
 
     shapes = shapes_of(config)
-    asked = StageQuestion(SimpleNamespace(learner=learner), shapes)
+    asked = StageQuestion(SftConfig(learner=learner), shapes)
     counted = peak(shapes, asked.learner, BatchRows(4, 128, 4 * 127))
     assert counted == pytest.approx(measured, rel=0.05)
