@@ -14,10 +14,6 @@ from posttrain.learning.memory.stages import TASKS
 from posttrain.learning.memory.training import Batch, training_moments
 from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.models.logprobs import wanted_logprobs
-<<<<<<< HEAD
-=======
-from posttrain.learning.models.build_optim import build_optimizer
->>>>>>> c2
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.prepare import prepare_for_training
 from tasks.sft.config import SftConfig
