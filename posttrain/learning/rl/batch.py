@@ -13,7 +13,7 @@ from posttrain.learning.algorithms.batches import PolicyBatch
 from posttrain.learning.rl.rollout import Group, Rollout
 
 if TYPE_CHECKING:
-    from posttrain.learning.training.router_loss import RoutedRows
+    from posttrain.learning.training.supervised_objective import RoutedRows
 
 TokenValues = tuple[float, ...]
 
@@ -115,7 +115,7 @@ class TrainBatch(PolicyBatch):
 
     def routed(self) -> "RoutedRows":
         """Give the tokens as a router's loss takes them; see `RouterLoss`."""
-        from posttrain.learning.training.router_loss import RoutedRows
+        from posttrain.learning.training.supervised_objective import RoutedRows
 
         return RoutedRows(self.input_ids_BT, self.mask_BT)
 

@@ -197,7 +197,10 @@ class PolicyLearner:
                 self.router.begin(self.model, [part.routed() for part in parts])
         totals: dict[str, float] = {}
         for number, (part, count) in enumerate(zip(parts, counts, strict=True), start=1):
-            with self._watching() as routed:
+            watched: AbstractContextManager[list[tuple[Tensor, ...]]] = (
+                nullcontext([]) if self.router is None else self.router.watching(self.model)
+            )
+            with watched as routed:
                 loss, metrics = self.loss(
                     part, denominator=whole, of_critic=max(1, of_critic), first=first
                 )
@@ -281,10 +284,6 @@ class PolicyLearner:
             metrics |= more | {"value_loss": value_loss.detach()}
             loss = loss + value_loss
         return loss, metrics
-
-    def _watching(self) -> AbstractContextManager[list[tuple[Tensor, ...]]]:
-        """What routers say of the policy's passes; nothing where nobody asks."""
-        return nullcontext([]) if self.router is None else self.router.watching(self.model)
 
     def gap(self, groups: Sequence[Group]) -> dict[str, float]:
         """Hold the engine against the policy as it is now; see `engine_gap`."""

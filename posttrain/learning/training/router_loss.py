@@ -20,7 +20,11 @@ from posttrain.data.batching import AnyBatch
 from posttrain.learning.maths.load_balance import balance_share, expert_counts
 from posttrain.learning.models.backbone import backbone
 from posttrain.learning.models.logprobs import hidden_states
-from posttrain.learning.training.supervised_objective import Loss, SupervisedObjective
+from posttrain.learning.training.supervised_objective import (
+    Loss,
+    RoutedRows,
+    SupervisedObjective,
+)
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,23 +32,6 @@ if TYPE_CHECKING:
 
 _BIASES = ("correction_bias", "expert_bias")
 """Ends of the names of what chooses experts beside a router's logits."""
-
-
-@dataclass(frozen=True)
-class RoutedRows:
-    """Tokens of a micro-batch as they go through a model."""
-
-    input_ids_BT: Tensor
-    learned_BT: Tensor
-    """True at tokens that bear loss; what comes after the last of a row is padding."""
-    position_ids_BT: Tensor | None = None
-    """Of packed rows."""
-
-    @property
-    def real_BT(self) -> Tensor:
-        """False at padding."""
-        after_BT = self.learned_BT.flip(-1).cumsum(-1).flip(-1)
-        return after_BT > 0
 
 
 @dataclass

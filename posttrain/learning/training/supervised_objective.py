@@ -11,10 +11,25 @@ from posttrain.data.batching import AnyBatch, Batches
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from posttrain.learning.training.router_loss import RoutedRows
-
 Loss = Callable[["PreTrainedModel", AnyBatch, float], tuple[Tensor, Mapping[str, Tensor]]]
 Gather = Callable[["PreTrainedModel", list[AnyBatch], int], list[AnyBatch]]
+
+
+@dataclass(frozen=True)
+class RoutedRows:
+    """Tokens of a micro-batch as they go through a model."""
+
+    input_ids_BT: Tensor
+    learned_BT: Tensor
+    """True at tokens that bear loss; what comes after the last of a row is padding."""
+    position_ids_BT: Tensor | None = None
+    """Of packed rows."""
+
+    @property
+    def real_BT(self) -> Tensor:
+        """False at padding."""
+        after_BT = self.learned_BT.flip(-1).cumsum(-1).flip(-1)
+        return after_BT > 0
 
 
 @dataclass(frozen=True)
@@ -33,7 +48,7 @@ class SupervisedObjective(Generic[AnyBatch]):
     gather: Gather[AnyBatch] | None = None
     """``gather(model, parts, step)`` completes a step's parts by what depends on all of them, or on
     the policy as it is then."""
-    routed: "Callable[[AnyBatch], RoutedRows] | None" = None
+    routed: Callable[[AnyBatch], RoutedRows] | None = None
     """Gives the tokens of a micro-batch, where a mixture of experts may balance its router."""
     gather_heldout: Gather[AnyBatch] | None = None
     """The same of all that is held out; its parts are complete where this is None."""

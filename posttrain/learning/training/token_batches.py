@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from posttrain.learning.models.load import Policy
     from posttrain.learning.models.supports import OfSupport
-    from posttrain.learning.training.router_loss import RoutedRows
+    from posttrain.learning.training.supervised_objective import RoutedRows
 
 
 def check_fit(policy: "Policy", rows: Sequence[TokenRow]) -> None:
@@ -214,7 +214,7 @@ def loss_by(part: RowLoss) -> Loss[TokenBatch]:
 
 def routed_rows(batch: TokenBatch) -> "RoutedRows":
     """Give the tokens of a batch as a router's loss takes them; see `router_loss`."""
-    from posttrain.learning.training.router_loss import RoutedRows
+    from posttrain.learning.training.supervised_objective import RoutedRows
 
     return RoutedRows(batch.input_ids_BT, batch.wanted_BT, position_ids(batch))
 

@@ -9,8 +9,8 @@ from posttrain.learning.models.adapters import attach_adapter
 from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.training.config import LearnerConfig, TrainingConfig
 from posttrain.learning.training.prepare import prepare_for_training
-from posttrain.learning.training.router_loss import RoutedRows, balanced
-from posttrain.learning.training.supervised_objective import SupervisedObjective
+from posttrain.learning.training.router_loss import balanced
+from posttrain.learning.training.supervised_objective import RoutedRows, SupervisedObjective
 from posttrain.learning.training.token_batches import next_token_loss, routed_rows
 from posttrain.learning.training.trainer import SupervisedTrainer
 from posttrain.stage.context import StageContext
