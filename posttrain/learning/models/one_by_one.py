@@ -15,7 +15,7 @@ from torch.autograd.graph import increment_version
 from posttrain.learning.maths.reduce import widened
 from posttrain.learning.models.optim import HeldBytes, Optimizer, finite_norm, norm_of
 from posttrain.learning.models.optimization import OptimizationConfig
-from posttrain.learning.models.rounding import ROUNDINGS, Rounding
+from posttrain.learning.models.rounding import ROUNDERS, Rounding
 
 Build = Callable[[Sequence[Sequence[Tensor]]], Mapping[str, torch.optim.Optimizer]]
 """From the stand-ins of each parameter to optimizers by name."""
@@ -252,7 +252,7 @@ def one_by_one(
     return kind(
         parameters,
         build,
-        rounding=ROUNDINGS[config.rounding or "stochastic"](seed),
+        rounding=ROUNDERS[config.rounding or "stochastic"](seed),
         in_pieces=config.optimizer.ELEMENTWISE,
         offload=config.offload,
     )

@@ -104,7 +104,7 @@ class Kahan(Rounding):
         self._left = dict(state["left"])
 
 
-ROUNDINGS: Mapping[RoundingKind, Callable[[int], Rounding]] = {
+ROUNDERS: Mapping[RoundingKind, Callable[[int], Rounding]] = {
     "nearest": lambda _seed: Rounding(),
     "stochastic": Stochastic,
     "kahan": lambda _seed: Kahan(),

@@ -111,17 +111,13 @@ def run_rounds(
     progress = Progress(trainable.parts() | {"curve": curve, "rounds": log}, checkpointer)
     done = progress.restore(context.device)
     sampling = config.sampling
-    batch_size = sampling.batch_size
-    with (
-        closing(checkpointer),
-        open_engine(sampling.engine, policy, batch_size=batch_size) as engine,
-    ):
+    opened = open_engine(sampling.engine, policy, batch_size=sampling.batch_size)
+    with closing(checkpointer), opened as engine:
         for number in range(1, config.rounds + 1):
             inner = _within_round(context, number)
             if number <= done:
                 tables.append(read_pairs(inner.scratch))
                 continue
-            reference = _reference(config, initial, FrozenPolicy.of(policy.model))
             engine.update(number)
             pairs, facts = draw_pairs(
                 engine, policy, asked, initial=initial, config=config, context=inner
@@ -134,7 +130,7 @@ def run_rounds(
                     trainable,
                     policy,
                     taught,
-                    reference=reference,
+                    reference=_reference(config, initial, FrozenPolicy.of(policy.model)),
                     config=config,
                     context=inner,
                     curve=curve,

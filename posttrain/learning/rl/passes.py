@@ -204,15 +204,28 @@ class ModelPasses:
         """By place of the sample."""
         rows: dict[int, tuple[float, ...]] = {}
         for bucket in self.buckets(*lengths_and_groups(samples)):
-            rows |= self._rows_of(bucket, samples, compute)
+            rows |= rows_of(self, bucket, samples, compute)
         return rows
 
-    def _rows_of(
-        self, bucket: Sequence[int], samples: Sequence[TrainSample], compute: Pass
-    ) -> dict[int, tuple[float, ...]]:
-        batch = collate([samples[i] for i in bucket], pad=self.pad, device=self.device)
-        values = zip(bucket, compute(batch), batch.mask_BT, strict=True)
-        return {place: tuple(values_T[mask_T].tolist()) for place, values_T, mask_T in values}
+
+def rows_of(
+    passes: ModelPasses, bucket: Sequence[int], samples: Sequence[TrainSample], compute: Pass
+) -> dict[int, tuple[float, ...]]:
+    """Compute one number per drawn token of some samples, in one batch.
+
+    Args:
+        passes: The models.
+        bucket: Places of these samples.
+        samples: All of them.
+        compute: The pass over the batch.
+
+    Returns:
+        A tuple per sample, by its place.
+
+    """
+    batch = collate([samples[i] for i in bucket], pad=passes.pad, device=passes.device)
+    values = zip(bucket, compute(batch), batch.mask_BT, strict=True)
+    return {place: tuple(values_T[mask_T].tolist()) for place, values_T, mask_T in values}
 
 
 def _before_the_head(passes: ModelPasses, batch: TrainBatch) -> tuple[Tensor, Any, FinalLogits]:

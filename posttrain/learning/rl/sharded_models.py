@@ -15,7 +15,7 @@ from posttrain.learning.models.distributed.shard import Sharded, shard
 from posttrain.learning.rl.batch import TrainBatch, TrainSample, lengths_and_groups
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.critic import Critic, critic_optimizer, values_on_trunk
-from posttrain.learning.rl.passes import ModelPasses, Pass
+from posttrain.learning.rl.passes import ModelPasses, Pass, rows_of
 from posttrain.learning.training.sharded import shares
 from posttrain.stage.errors import UserError
 
@@ -83,7 +83,7 @@ class ShardedPasses(ModelPasses):
     def _found(self, samples: Sequence[TrainSample], compute: Pass) -> dict[int, tuple[float, ...]]:
         rows: dict[int, tuple[float, ...]] = {}
         for bucket, counts in shares(self.buckets(*lengths_and_groups(samples)), self.group):
-            found = self._rows_of(bucket, samples, compute)
+            found = rows_of(self, bucket, samples, compute)
             rows |= found if counts else {}
         everyone: dict[int, tuple[float, ...]] = {}
         for found in self.group.from_all(rows):

@@ -21,7 +21,11 @@ from posttrain.data.routed_rows import RoutedRows
 from posttrain.learning.maths.load_balance import balance_share, expert_counts
 from posttrain.learning.models.backbone import backbone
 from posttrain.learning.models.logprobs import hidden_states
-from posttrain.learning.training.supervised_objective import Loss, SupervisedObjective
+from posttrain.learning.training.supervised_objective import (
+    Loss,
+    RoutedRows,
+    SupervisedObjective,
+)
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
