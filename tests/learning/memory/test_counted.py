@@ -7,10 +7,10 @@ import pytest
 from posttrain.learning.memory import activations, head, held
 from posttrain.learning.memory.activations import BatchRows
 from posttrain.learning.memory.asked import StageQuestion
+from posttrain.learning.memory.checkpoints import checkpoint_size
 from posttrain.learning.memory.learner import Learner, LoraShape
 from posttrain.learning.memory.sampling import DrawnRows, sampling_moment
 from posttrain.learning.memory.shapes import shapes_of
-from posttrain.learning.memory.checkpoints import checkpoint_size
 from posttrain.learning.memory.training import Batch, standing_bytes, training_moments
 from posttrain.learning.models import logprobs
 from tasks.sft.config import SftConfig

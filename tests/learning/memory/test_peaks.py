@@ -12,8 +12,8 @@ from posttrain.learning.memory.peak import peak_of
 from posttrain.learning.memory.shapes import shapes_of
 from posttrain.learning.memory.stages import TASKS
 from posttrain.learning.memory.training import Batch, training_moments
-from posttrain.learning.models.logprobs import wanted_logprobs
 from posttrain.learning.models.build_optim import build_optimizer
+from posttrain.learning.models.logprobs import wanted_logprobs
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.prepare import prepare_for_training
 from tasks.sft.config import SftConfig
