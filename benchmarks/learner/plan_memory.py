@@ -52,7 +52,10 @@ def main() -> None:
             for how in [chosen.how] if chosen.how else HOWS:
                 found[name][how] = max(in_children(folder, name, how))
             print(line(name, found[name]), flush=True)
-    report = {"machine": described(1), "cases": {name: found[name] for name in CASES}}
+    report = {
+        "machine": described(1),
+        "cases": {name: found[name] for name in CASES if name in found},
+    }
     chosen.json.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
 
 
@@ -148,6 +151,9 @@ def line(name: str, case: dict[str, Any]) -> str:
     """A row of the README's table."""
     cells = [f"{case['counted'] / 1e6:.0f}"]
     for how in HOWS:
+        if how not in case:
+            cells += ["", ""]
+            continue
         error = case["counted"] / case[how] - 1
         cells += [f"{case[how] / 1e6:.0f}", f"{100 * error:+.1f}%"]
     return f"| {name} | {' | '.join(cells)} | {case['moment']} |"

@@ -50,7 +50,7 @@ def _kept(asked: StageQuestion, one: int) -> int:
     """How many stay: the newest does, whatever the budget is."""
     checkpoints = asked.says("learner.checkpoints")
     within = checkpoints.keep if checkpoints.budget is None else int(checkpoints.budget) // one
-    return max(1, min(checkpoints.keep, within))
+    return max(1, min(int(checkpoints.keep), within))
 
 
 def _beside(asked: StageQuestion) -> int:

@@ -166,8 +166,8 @@ def step_bytes(shapes: ModelShapes, learner: Learner) -> int:
     """Count what a step of the optimizer needs for as long as it lasts.
 
     AdamW's fused step works in place; weights of bfloat16 and offloaded states go piece by piece,
-    each in float32 (`models.one_by_one`). Muon holds all updates, and of the matrices of one shape a stack,
-    two steps of its iteration and two products of the shorter side (`models.muon`).
+    each in float32 (`models.one_by_one`). Muon holds all updates, and of the matrices of one shape
+    a stack, two steps of its iteration and two products of the shorter side (`models.muon`).
 
     Args:
         shapes: Of the model.

@@ -115,6 +115,10 @@ def hold_in_bf16(model: nn.Module) -> None:
         first.weight.data = first.weight.data.to(torch.bfloat16)
         for module in modules:
             module.__class__ = _HELD.get(type(module), type(module))
+    for parameter in model.parameters():
+        if parameter.dtype == torch.float32:
+            # A tensor that was read from a file keeps all of the file mapped.
+            parameter.data = parameter.data.clone()
 
 
 def release(model: nn.Module) -> None:

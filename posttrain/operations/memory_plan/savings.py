@@ -105,7 +105,14 @@ def trials(asked: StageQuestion, gpus: int) -> Iterator[Saving]:
 
 
 _FIXED: tuple[tuple[Any, Setting], ...] = (
-    (None, Setting("learner.lora", f"{{rank: {_RANK}}}", LoraConfig(rank=_RANK))),
+    (
+        None,
+        Setting(
+            "learner.lora",
+            f"{{rank: {_RANK}}}",
+            LoraConfig.parse({"rank": _RANK}, where="learner.lora"),
+        ),
+    ),
     (False, Setting("learner.activation_checkpointing", "true", True)),
     ("fp32", Setting("learner.precision", "bf16", "bf16")),
     ("fp32", Setting("learner.weights", "nf4", "nf4")),
@@ -133,7 +140,7 @@ def _is_refused(asked: StageQuestion) -> bool:
     if asked.processes == 1:
         return bool(learner.offload)
     narrow = learner.weights != "fp32" or optimization.states != "fp32"
-    return narrow or optimization.in_backward or optimization.offload
+    return bool(narrow or optimization.in_backward or optimization.offload)
 
 
 def _lower(asked: StageQuestion) -> Iterator[tuple[Any, Setting]]:
