@@ -64,6 +64,7 @@ CUSTOMARY = {
 # parts and registries, one file each, are not counted.
 SMALL_LINES = 45
 KEPT_APART = {
+    "posttrain.learning.memory.checkpoints": "what lies on disk is no memory",
     "posttrain.learning.maths.load_balance": "a formula is tensors in, tensors out",
     "posttrain.learning.training.open_trainer": "a training loop knows no processes",
     "posttrain.learning.algorithms.digests_format_1": "a table of data",

@@ -159,10 +159,9 @@ def sft(case: Case, folder: Path) -> Run:
     """Ours, by the loop of the SFT stage."""
     import bitsandbytes  # noqa: F401 - imported before anything is measured
 
-    from posttrain.learning.models.load import load_to_train
     from posttrain.learning.training.curve import Curve
     from posttrain.learning.training.next_token import Corpus, next_token_objective
-    from posttrain.learning.training.prepare import prepare_for_training
+    from posttrain.learning.training.prepare import load_to_train, prepare_for_training
     from posttrain.learning.training.supervised import train
     from posttrain.stage.context import StageContext
     from tasks.sft.config import SftConfig
@@ -180,7 +179,7 @@ def sft(case: Case, folder: Path) -> Run:
     context = StageContext.quiet(folder / "scratch")
 
     def run(meter: Meter) -> None:
-        policy = load_to_train(folder / "policy", config.learner.weights, device="cpu")
+        policy = load_to_train(folder / "policy", config.learner, device="cpu")
         meter.loaded()
         texts = [" ".join(words()[9 * i + 3 : 9 * i + 3 + TOKENS - 2]) for i in range(ROWS)]
         objective, _, _ = next_token_objective(
@@ -199,9 +198,9 @@ def rl(case: Case, folder: Path) -> Run:
     """Ours, by the learner of the RL stage with a KL to the reference; nothing is sampled."""
     import bitsandbytes  # noqa: F401 - imported before anything is measured
 
-    from posttrain.learning.models.load import load_to_train
     from posttrain.learning.rl.batch import TrainSample
     from posttrain.learning.rl.build import build_learner
+    from posttrain.learning.training.prepare import load_to_train
     from posttrain.stage.context import StageContext
     from tasks.rl.config import RlStageConfig
 
@@ -228,7 +227,7 @@ def rl(case: Case, folder: Path) -> Run:
     ]
 
     def run(meter: Meter) -> None:
-        policy = load_to_train(folder / "policy", config.learner.weights, device="cpu")
+        policy = load_to_train(folder / "policy", config.learner, device="cpu")
         meter.loaded()
         learner = build_learner(policy, config, context, inputs={})
         for step in range(STEPS):

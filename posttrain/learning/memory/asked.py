@@ -46,6 +46,9 @@ class StageQuestion:
         Args:
             path: Dotted, as in a recipe.
 
+        Returns:
+            Whether it has.
+
         """
         *outer, name = path.split(".")
         config = self.config
@@ -61,10 +64,7 @@ class StageQuestion:
             value: In place of what the config says.
 
         Returns:
-            It, with that.
-
-        Raises:
-            ValueError: The config does not take it.
+            It, with that; pydantic's error where the config does not take it.
 
         """
         if path == PROCESSES_PATH:

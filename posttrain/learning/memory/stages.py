@@ -64,6 +64,13 @@ def preferring(asked: StageQuestion) -> list[Moment]:
 
     What is needed of the policy as it was are numbers, taken before the first step; it stands
     beside the one that learns where rounds or samples ask it again, and once more for the report.
+
+    Args:
+        asked: The stage.
+
+    Returns:
+        What is held at its peaks.
+
     """
     learner, (rows, accumulates) = asked.learner, _rows(asked, sides=2)
     algorithm = asked.says("algorithm")

@@ -159,7 +159,16 @@ class PolicyWithoutAdapters(ReferencePolicy):
     def of_shards(
         self, split: Callable[["PreTrainedModel"], "Sharded"], policy: "PreTrainedModel"
     ) -> tuple["ReferencePolicy", "Sharded | None"]:
-        """The same of the policy in shards, which learns in its place; see `ReferencePolicy`."""
+        """Be the policy in shards, which learns in its place; see `ReferencePolicy.of_shards`.
+
+        Args:
+            split: Not asked, as there are no weights of its own.
+            policy: The policy's model in shards.
+
+        Returns:
+            The reference, and None.
+
+        """
         del split
         return PolicyWithoutAdapters(replace(self._adapter, model=policy), self._config), None
 

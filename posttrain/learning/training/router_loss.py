@@ -23,7 +23,6 @@ from posttrain.learning.models.backbone import backbone
 from posttrain.learning.models.logprobs import hidden_states
 from posttrain.learning.training.supervised_objective import (
     Loss,
-    RoutedRows,
     SupervisedObjective,
 )
 from posttrain.stage.errors import UserError

@@ -224,7 +224,7 @@ def test_a_method_is_called_as_it_was_when_optimizers_were_words():
 @pytest.mark.parametrize("options", [{}, {"states": "8bit"}], ids=["float32", "8bit"])
 def test_pieces_of_a_large_weight_are_stepped_as_the_whole(options, monkeypatch):
     def ended(elements):
-        monkeypatch.setitem(one_by_one._PIECE_ELEMENTS, "cpu", elements)
+        monkeypatch.setitem(one_by_one.PIECE_ELEMENTS, "cpu", elements)
         torch.manual_seed(0)
         layer = nn.Linear(256, 100).bfloat16()
         # To the nearest: noise goes by the piece.

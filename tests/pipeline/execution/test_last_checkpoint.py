@@ -139,6 +139,8 @@ def test_rl_saves_after_the_update_it_is_at(fields):
             saved.append(("shards", step))
 
     class Progress:
+        checkpointer = SimpleNamespace(raise_failed=lambda: None)
+
         def save(self, step):
             saved.append(("state", step))
 
