@@ -42,8 +42,9 @@ class MemoryQuestion:
     gpus: int = 1
     prompt_tokens: int = PROMPT_TOKENS
     """Of the longest prompt before an answer."""
-    model_config: Path | None = None
-    """Folder with the config of a model that is named at the hub."""
+    model_config: tuple[str, ...] = ()
+    """Folders with the configs of models that are named at the hub: `STAGE=DIR`, or `DIR` for the
+    stages that are not named."""
     as_json: bool = False
 
 
@@ -68,9 +69,10 @@ def memory_options(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option(
             "--model-config",
-            type=click.Path(path_type=Path),
-            metavar="DIR",
-            help="With --memory: folder with the config.json of a model that is named at the hub.",
+            multiple=True,
+            metavar="[STAGE=]DIR",
+            help="With --memory: folder with the config.json of a model that STAGE names at the hub"
+            " (of all such models without STAGE); may be given several times.",
         ),
         click.option("--json", "as_json", is_flag=True, help="With --memory: print JSON."),
     )
@@ -101,14 +103,45 @@ def print_memory(session: "Session", question: MemoryQuestion) -> None:
         if question.gpu
         else this_machine(session.recipe.run.device)
     )
-    finder = ModelFinder(session.dag, session.workspace.output, question.model_config)
+    finder = ModelFinder(session.dag, session.workspace.output, given_configs(question, session))
     plan = plan_memory(session.dag, finder, machine, prompt_tokens=question.prompt_tokens)
     if question.as_json:
         click.echo(json.dumps(_described(plan), indent=1))
     else:
         for part in _shown(plan):
             Console().print(part)
+        if len(finder.shared) > 1:
+            click.echo(
+                f"note: {' and '.join(finder.shared)} are counted by one config; give each its own"
+                " with --model-config STAGE=DIR"
+            )
     plan.refuse()
+
+
+def given_configs(question: MemoryQuestion, session: "Session") -> dict[str, Path]:
+    """Read where the configs of models at the hub are said to lie.
+
+    Args:
+        question: Says so.
+        session: Of the recipe, which knows the stages.
+
+    Returns:
+        The folder by stage; that of all others by "".
+
+    Raises:
+        UserError: There is no such stage.
+
+    """
+    found = {}
+    for given in question.model_config:
+        stage, _, folder = given.rpartition("=")
+        if stage and stage not in session.dag.stages:
+            known = ", ".join(session.dag.stages)
+            raise UserError(
+                f"--model-config {given}: there is no stage {stage}; there are: {known}"
+            )
+        found[stage] = Path(folder)
+    return found
 
 
 def _shown(plan: "MemoryPlan") -> "Iterator[str | Table]":

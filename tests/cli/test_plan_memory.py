@@ -1,6 +1,7 @@
 """`posttrain plan --memory`: the table, JSON, and what is refused."""
 
 import json
+import re
 
 import pytest
 
@@ -98,5 +99,7 @@ def test_a_question_that_has_no_answer(folder, posttrain, words, sentence):
 def test_a_model_at_the_hub_needs_its_config_alone(folder, posttrain, toy, real_tasks):
     real_tasks(FLOW, RECIPE.replace("base: {path: model}", AT_THE_HUB))
     words = ("plan", "--memory", "--gpu", "80GB")
-    assert "--model-config DIR" in posttrain(*words).err
-    assert "sft" in posttrain(*words, "--model-config", str(folder)).out
+    (asked,) = re.findall(r"--model-config (\w+)=DIR", posttrain(*words).err)
+    for given in (str(folder), f"{asked}={folder}"):
+        assert "sft" in posttrain(*words, "--model-config", given).out
+    assert "there is no stage other" in posttrain(*words, "--model-config", "other=here").err

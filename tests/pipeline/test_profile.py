@@ -14,7 +14,6 @@ from posttrain.pipeline.profile_notes import notes_on_profile, set_by_profile
 from posttrain.pipeline.profile_values import REAL, USUAL
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.stage.errors import UserError
-from posttrain.stage.slots import name_of
 
 ROOT = Path(__file__).parents[2]
 HUB = "import_model: {name: Qwen/Qwen2.5-0.5B-Instruct, revision: " + "a" * 40 + "}\n"
@@ -326,7 +325,7 @@ def test_the_readmes_own_model_learns_at_the_rates_of_its_size(tmp_path):
     dag = recipe.resolve(ROOT)
     configs = {name: stage.config for name, stage in dag.stages.items()}
     rates = {
-        name: (name_of(said.optimizer), said.learning_rate)
+        name: (said.optimizer.kind, said.learning_rate)
         for name in ("sft", "reward", "preference", "rl")
         for said in (configs[name].optimization,)
     }

@@ -21,8 +21,11 @@ class ModelFinder:
     dag: Dag
     output: Callable[[str], Path]
     """Absolute path of an output of the recipe."""
-    given: Path | None = None
-    """Folder with the config of the model that the recipe names at the hub."""
+    given: Mapping[str, Path] = field(default_factory=dict)
+    """Folders with the configs of models that the recipe names at the hub, by stage; that of all
+    others by ""."""
+    shared: list[str] = field(default_factory=list)
+    """Stages whose models were counted by the config for all others."""
     _known: dict[Path, ModelShapes] = field(default_factory=dict)
 
     def models(self, stage: Stage) -> dict[str, ModelShapes]:
@@ -67,7 +70,7 @@ class ModelFinder:
         if files is not None and files.path is not None:
             return self._read(files.path)
         if getattr(config, "name", None):
-            return self._read(self.given or _cached(stage.name, config.name, config.revision))
+            return self._read(self._at_hub(stage))
         if not hasattr(config, "vocab_size"):
             raise UserError(
                 f"{stage.name}: which model it makes is not known before it has run; run it, or"
@@ -81,6 +84,17 @@ class ModelFinder:
             heads=config.heads,
             context=context,
         )
+
+    def _at_hub(self, stage: Stage) -> Path:
+        """The folder with the config of the model that a stage names at the hub."""
+        config: Any = stage.config
+        if stage.name in self.given:
+            return self.given[stage.name]
+        if "" not in self.given:
+            return _cached(stage.name, config.name, config.revision)
+        if stage.name not in self.shared:
+            self.shared.append(stage.name)
+        return self.given[""]
 
     def _read(self, folder: Path) -> ModelShapes:
         if folder not in self._known:
@@ -114,6 +128,6 @@ def _cached(where: str, name: str, revision: str) -> Path:
         return Path(found).parent
     raise UserError(
         f"{where}: '{name}' is at the hub and was not fetched yet, and its config.json is what"
-        " tells its size; give a folder that holds that one file with --model-config DIR, or run"
-        f" posttrain run --only {where} first"
+        " tells its size; give a folder that holds that one file with"
+        f" --model-config {where}=DIR, or run posttrain run --only {where} first"
     )
