@@ -132,9 +132,14 @@ def _section_effects(
     begins(f"{section} as it sets it")
     trained = whole.weights(world, section, f"{name}-whole")
     begins(f"{section} by default")
-    bare = plain.weights(world, section, f"{name}-bare")
+    moved = whole.moved(trained)
+    try:
+        bare = plain.weights(world, section, f"{name}-bare")
+    except UserError:
+        # What the default cannot train (a policy that unmasks) moves by the method alone.
+        bare = _weights(whole.inputs["policy"])
     # Where the method moves no weight, what the default moves is the measure.
-    moved = whole.moved(trained) or plain.moved(bare) or 1.0
+    moved = moved or plain.moved(bare) or 1.0
     yield SwitchEffect(name, section, ALL_OF_IT, _distance(trained, bare) / moved)
     for switch, rest in _without(said).items():
         try:
