@@ -129,6 +129,7 @@ def preference(
 ) -> None:
     """Training on the pairs as they are; the stage would hold some of them out for its report."""
     from posttrain.learning.preference.config import PreferenceConfig
+    from posttrain.learning.preference.frozen_policy import FrozenPolicy
     from posttrain.learning.preference.training import PairReference, learn
     from posttrain.learning.training.curve import Curve
     from posttrain.learning.training.prepare import prepare_for_training
@@ -142,7 +143,7 @@ def preference(
         prepare_for_training(policy.model, config.learner, seed=0),
         policy,
         pairs(rows),
-        reference=PairReference(policy.model),
+        reference=PairReference(FrozenPolicy.of(policy.model)),
         config=config,
         context=context,
         curve=Curve(context),
