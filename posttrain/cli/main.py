@@ -56,6 +56,7 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
         "stage": Verb("stage:stage", "Run one stage, as the generated dvc.yaml does.", _EXECUTOR),
     },
     "Look": {
+        "ui": Verb("ui:ui", "Look at runs, rollouts, data and lineage in a browser."),
         "why": Verb("why:why", "Name what made a stage run again, or will make it.", _SESSION),
         "lineage": Verb("lineage:lineage", "Follow artifacts; impact, diff, recall."),
         "method": Verb(

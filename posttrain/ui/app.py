@@ -1,0 +1,73 @@
+"""The app: its pages, its rules for every request, and how mistakes are shown."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import HTMLResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from posttrain.stage.errors import UserError
+from posttrain.ui.project import Project
+from posttrain.ui.render import render_page
+from posttrain.ui.routes.run_pages import run_routes
+from posttrain.ui.routes.table_pages import table_routes
+
+HOSTS = ("127.0.0.1", "localhost")
+"""Names under which the app answers: a page of another name may not read it through a browser."""
+_RULES = {
+    # Vega compiles its expressions; nothing is loaded from elsewhere.
+    "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline';"
+    " script-src 'self' 'unsafe-eval'; img-src 'self' data:; frame-ancestors 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_ROUTES = (run_routes, table_routes)
+
+
+def create_app(project: Project) -> FastAPI:
+    """Make the app.
+
+    Args:
+        project: What is looked at.
+
+    Returns:
+        An ASGI app.
+
+    """
+    app = FastAPI(title="posttrain", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.project = project
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(HOSTS))
+    app.middleware("http")(_guard)
+    app.exception_handler(UserError)(_say_refused)
+    app.exception_handler(HTTPException)(_say_missing)
+    app.mount("/assets", StaticFiles(directory=Path(__file__).parent / "assets"), name="assets")
+    for routes in _ROUTES:
+        app.include_router(routes)
+    return app
+
+
+async def _guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Let nobody but the app's own pages write, and nothing be kept by the browser."""
+    if request.method not in ("GET", "HEAD"):
+        origin = urlsplit(request.headers.get("origin", ""))
+        if origin.netloc != request.headers.get("host"):
+            return HTMLResponse("a page of another origin may not write here", status_code=403)
+    response = await answer(request)
+    for name, rule in _RULES.items():
+        response.headers.setdefault(name, rule)
+    return response
+
+
+def _say_refused(request: Request, error: Exception) -> Response:
+    return render_page(request, "problem.html", status=404, sentence=str(error))
+
+
+def _say_missing(request: Request, error: Exception) -> Response:
+    code = error.status_code if isinstance(error, HTTPException) else 500
+    sentence = f"there is no page {request.url.path}" if code == 404 else str(error)
+    return render_page(request, "problem.html", status=code, sentence=sentence)

@@ -1,0 +1,1 @@
+"""Pages by what they show; each module has its routes as `pages`."""

@@ -1,0 +1,174 @@
+"""Windows on tables of any length: filtered, searched and sorted here, read a few rows at a time.
+
+Of a table what is listed stays in memory, a line for each cell; a search goes through the whole
+texts in the file. What was asked last is kept, so that scrolling asks no question twice.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import polars as pl
+
+from posttrain.provenance.lineage.tables import Table, collected
+from posttrain.stage.errors import UserError, nearest
+from posttrain.ui.columns import ListedColumn, listed_columns
+
+T = TypeVar("T")
+
+_HEAD = 64
+_MOST_VALUES = 12
+"""Of a text or a yes or no: with so many different values or fewer it is chosen from a list."""
+
+
+class RowQuestion(NamedTuple):
+    """Which rows of a table are asked for, and in which order.
+
+    `where` is an SQL expression over the table's columns, `search` a text that a row holds
+    anywhere in its texts, `chosen` values by column, `sort` a listed column.
+    """
+
+    where: str = ""
+    search: str = ""
+    chosen: tuple[tuple[str, str], ...] = ()
+    sort: str = ""
+    descending: bool = False
+
+
+class Memory(Generic[T]):
+    """The last few results of costly questions; safe for several threads."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[Hashable, T] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what is kept under a key, made where there is nothing."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        made = make()
+        with self._lock:
+            self._kept[key] = made
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        return made
+
+
+@dataclass(frozen=True)
+class ListedTable:
+    """A table with what is listed of it in memory."""
+
+    table: Table
+    columns: list[ListedColumn]
+    cells: pl.DataFrame
+
+    @property
+    def num_rows(self) -> int:
+        """How many there are in all."""
+        return self.cells.height
+
+    def choices(self) -> dict[str, list[tuple[str, int]]]:
+        """Count the values of each column that has few.
+
+        Returns:
+            By column (value, rows), the most frequent first.
+
+        """
+        found = {}
+        for column in self.columns:
+            if column.shape == "number" or column.name == "id":
+                continue
+            values = self.cells[column.name].cast(pl.String)
+            if 1 < values.n_unique() <= _MOST_VALUES:
+                counts = values.fill_null("").value_counts(sort=True).rows()
+                found[column.name] = [(str(value), int(count)) for value, count in counts]
+        return found
+
+    def numbers(self, question: RowQuestion) -> pl.Series:
+        """Find the rows that are asked for.
+
+        Args:
+            question: Which, and in which order.
+
+        Returns:
+            Their numbers, from 0.
+
+        Raises:
+            UserError: The expression is no SQL over the table, or there is no such column.
+
+        """
+        numbers = self.table.numbers(question.where or None).cast(pl.UInt32)
+        for name, value in question.chosen:
+            cells = self.cells[self._listed(name)].cast(pl.String).fill_null("")
+            numbers = numbers.filter((cells == value).gather(numbers))
+        if question.search:
+            numbers = numbers.filter(self._holding(question.search).gather(numbers))
+        if question.sort:
+            order = self.cells[self._listed(question.sort)].gather(numbers)
+            places = order.arg_sort(
+                descending=question.descending, nulls_last=True, multithreaded=True
+            )
+            numbers = numbers.gather(places)
+        return numbers
+
+    def window(self, numbers: pl.Series, start: int, count: int) -> list[list[Any]]:
+        """Read the cells of some rows.
+
+        Args:
+            numbers: Of all rows that are asked for.
+            start: The first of them to read, from 0.
+            count: How many at most.
+
+        Returns:
+            A list a row: its number in the table, and its cells.
+
+        """
+        wanted = numbers.slice(start, count)
+        rows = self.cells[wanted.to_list()].rows() if len(wanted) else []
+        return [[number, *row] for number, row in zip(wanted.to_list(), rows, strict=True)]
+
+    def _listed(self, name: str) -> str:
+        if name not in self.cells.columns:
+            raise UserError(
+                f"{self.table.path} lists no column '{name}'{nearest(name, self.cells.columns)}"
+            )
+        return name
+
+    def _holding(self, search: str) -> pl.Series:
+        """Per row: do its texts hold these words?"""
+        schema = pl.read_parquet_schema(self.table.file)
+        texts = [name for name, dtype in schema.items() if dtype == pl.String]
+        if not texts:
+            return pl.repeat(False, self.num_rows, dtype=pl.Boolean, eager=True)
+        wanted = search.lower()
+        holds = [
+            pl.col(name).str.to_lowercase().str.contains(wanted, literal=True).fill_null(False)
+            for name in texts
+        ]
+        found = pl.scan_parquet(self.table.file).select(pl.any_horizontal(holds).alias("found"))
+        return collected(found, self.table)["found"]
+
+
+def list_table(table: Table, kind: str) -> ListedTable:
+    """Read what is listed of a table.
+
+    Args:
+        table: The table.
+        kind: Of the artifact.
+
+    Returns:
+        It, with a line for every cell.
+
+    """
+    frame = table.rows()
+    head = collected(frame.head(_HEAD), table)
+    columns = listed_columns(kind, head.schema, head)
+    cells = collected(frame.select(each.value.alias(each.name) for each in columns), table)
+    # JSON knows no number that is none.
+    floats = pl.selectors.float()
+    return ListedTable(table, columns, cells.with_columns(floats.fill_nan(None)))
