@@ -13,6 +13,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from posttrain.stage.errors import UserError
 from posttrain.ui.project import Project
 from posttrain.ui.render import render_page
+from posttrain.ui.routes.row_pages import row_routes
 from posttrain.ui.routes.run_pages import run_routes
 from posttrain.ui.routes.table_pages import table_routes
 
@@ -26,7 +27,7 @@ _RULES = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_ROUTES = (run_routes, table_routes)
+_ROUTES = (run_routes, table_routes, row_routes)
 
 
 def create_app(project: Project) -> FastAPI:

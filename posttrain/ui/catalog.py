@@ -1,9 +1,8 @@
 """Which tables there are, by kind, by stage, and by version."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from posttrain.provenance.ledger import ArtifactRecord, Ledger
+from posttrain.provenance.ledger import ArtifactRecord, Ledger, StageRun
 from posttrain.provenance.ledger.reading import IS_DONE
 
 _MADE = (
@@ -59,8 +58,27 @@ def versions_of(ledger: Ledger, record: ArtifactRecord) -> list[MadeTable]:
     return _read(ledger, f"{_MADE} AND p.path=:path{_GROUPED}", path=record.path)
 
 
+def maker_of(ledger: Ledger, record: ArtifactRecord) -> StageRun | None:
+    """Find the stage run that made an artifact, or reused it last.
+
+    Args:
+        ledger: That remembers it.
+        record: The artifact.
+
+    Returns:
+        The newest; None for a file from outside.
+
+    """
+    sql = (
+        "SELECT s.id FROM stage_runs s JOIN edges e ON e.derivation=s.derivation AND e.direction=1"
+        " JOIN artifacts a ON a.num=e.artifact JOIN ports p ON p.num=e.port"
+        f" WHERE a.digest=:digest AND p.path=:path AND s.{IS_DONE} ORDER BY s.num DESC LIMIT 1"
+    )
+    ids = ledger.store.column(sql, {"digest": record.digest, "path": record.path})
+    return ledger.stage_run(ids[0]) if ids else None
+
+
 def _read(ledger: Ledger, sql: str, **values: str) -> list[MadeTable]:
-    rows: Sequence = ledger.store.query(sql, values)
     return [
         MadeTable(
             ArtifactRecord(
@@ -70,5 +88,5 @@ def _read(ledger: Ledger, sql: str, **values: str) -> list[MadeTable]:
             row.run_id,
             row.made,
         )
-        for row in rows
+        for row in ledger.store.query(sql, values)
     ]

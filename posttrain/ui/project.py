@@ -1,11 +1,12 @@
 """The project that is looked at: its ledger, its tables, and where the bytes of artifacts lie."""
 
+import json
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from posttrain.provenance.ledger import ArtifactRecord, Ledger, open_ledger
-from posttrain.provenance.lineage.artifacts import Finder
+from posttrain.provenance.lineage.artifacts import Finder, object_folder
 from posttrain.provenance.lineage.tables import Table
 from posttrain.stage.errors import UserError
 
@@ -60,6 +61,30 @@ class Project:
             found = finder.find(record.path, record.digest, record.md5)
             finder.remember()
         return found
+
+    def file_in(self, record: ArtifactRecord, name: str) -> Path | None:
+        """Find a file of an artifact that is a directory, such as a policy's tokenizer.
+
+        Args:
+            record: As a stage run saw it.
+            name: The file's name in the directory.
+
+        Returns:
+            Where it lies, in the workspace or in DVC's cache; None where it is nowhere.
+
+        """
+        folder = self.file(record)
+        if folder is not None:
+            return folder / name if (folder / name).is_file() else None
+        objects = object_folder(self.root)
+        listing = objects / (record.md5 or "")[:2] / (record.md5 or "")[2:]
+        if not (record.md5 or "").endswith(".dir") or not listing.is_file():
+            return None
+        for entry in json.loads(listing.read_text(encoding="utf-8")):
+            file = objects / entry["md5"][:2] / entry["md5"][2:]
+            if entry["relpath"] == name and file.is_file():
+                return file
+        return None
 
     def artifact(self, digest: str) -> ArtifactRecord:
         """Look an artifact up.

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from posttrain.cli.row_origins import OriginLine, origin_lines, passages_in, places_of
+from posttrain.operations.row_origins import OriginLine, origin_lines, passages_in, places_of
 from posttrain.provenance.lineage.graph import Graph, Node
 from posttrain.stage.hashing import digest_path
 

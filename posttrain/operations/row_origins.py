@@ -11,6 +11,11 @@ import polars as pl
 
 from posttrain.data.row_files import find_row
 from posttrain.provenance.lineage.graph import Graph, Node
+from posttrain.provenance.lineage.names import Selected
+from posttrain.provenance.lineage.places import from_root
+from posttrain.provenance.lineage.queries import up
+from posttrain.provenance.lineage.rows import Trace
+from posttrain.provenance.lineage.tables import Tables
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import digest_path
 
@@ -28,6 +33,34 @@ class OriginLine:
     """The line as it stands there; empty where it cannot be shown."""
     remark: str = ""
     """Why it cannot be shown, or may be another one by now."""
+
+
+def ends_of_trace(
+    tables: Tables, node: Selected, head: pl.DataFrame, found: Trace, *, most: int
+) -> list[OriginLine]:
+    """Look up the lines of files at which the way of some rows up ends.
+
+    Args:
+        tables: Of the project.
+        node: The rows' table.
+        head: The rows themselves, the first of them.
+        found: Their trace.
+        most: How many passages, and how many lines, and rows of every table on the way.
+
+    Returns:
+        Passages that problems brought along, then lines of files, each once.
+
+    """
+    frames = [head, *(step.sample(most) for step in found.steps)]
+    places = [place for frame in frames for place in places_of(frame)]
+    if not places:
+        return []
+    problems = {place.rpartition(":")[0] for place in places}
+    passages = passages_in([step.called(problems) for step in found.steps], places)
+    known = {each.where for each in passages}
+    places = [place for place in dict.fromkeys(places) if place not in known]
+    graph = from_root(up(tables.ledger, node, limit=None), tables.ledger, tables.root)
+    return [*passages[:most], *origin_lines(places[:most], graph, tables.root)]
 
 
 def places_of(frame: pl.DataFrame) -> Iterator[str]:
