@@ -216,8 +216,9 @@ def run(names: Sequence[str], claims: Sequence[str], seeds: int | None) -> None:
 )
 def claims(family: str | None, output: str, page: Path | None) -> None:
     """List every claim: what it is compared with, its figure with the interval, its verdict."""
-    from posttrain.cli.method_claims import claim_rows, show_claims
+    from posttrain.cli.method_claims import show_claims
     from posttrain.methods.find import every_method
+    from posttrain.pipeline.gathered_claims import claim_rows
 
     _refuse_family(family)
     with _of_project() as root:

@@ -11,8 +11,8 @@ import click
 from rich.console import Console
 
 from posttrain import __version__
-from posttrain.cli.method_claims import claims_of_recipe
 from posttrain.pipeline.execution.session import Session
+from posttrain.pipeline.gathered_claims import claims_of_recipe
 from posttrain.provenance.ledger import conflicts, explain_conflict
 from posttrain.views.report import StageFacts, summary_table, write_report
 

@@ -13,6 +13,10 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from posttrain.stage.errors import UserError
 from posttrain.ui.project import Project
 from posttrain.ui.render import render_page
+from posttrain.ui.routes.compare_pages import compare_routes
+from posttrain.ui.routes.data_pages import data_routes
+from posttrain.ui.routes.keeping_pages import keeping_routes
+from posttrain.ui.routes.lineage_pages import lineage_routes
 from posttrain.ui.routes.row_pages import row_routes
 from posttrain.ui.routes.run_pages import run_routes
 from posttrain.ui.routes.table_pages import table_routes
@@ -27,7 +31,15 @@ _RULES = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_ROUTES = (run_routes, table_routes, row_routes)
+_ROUTES = (
+    run_routes,
+    compare_routes,
+    table_routes,
+    row_routes,
+    data_routes,
+    lineage_routes,
+    keeping_routes,
+)
 
 
 def create_app(project: Project) -> FastAPI:

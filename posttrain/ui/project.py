@@ -81,7 +81,7 @@ class Project:
         if not (record.md5 or "").endswith(".dir") or not listing.is_file():
             return None
         for entry in json.loads(listing.read_text(encoding="utf-8")):
-            file = objects / entry["md5"][:2] / entry["md5"][2:]
+            file = objects / str(entry["md5"])[:2] / str(entry["md5"])[2:]
             if entry["relpath"] == name and file.is_file():
                 return file
         return None

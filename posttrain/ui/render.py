@@ -8,6 +8,10 @@ from fastapi.responses import HTMLResponse
 from posttrain.ui.project import Project
 from posttrain.ui.templates import page_templates
 
+_OF_WHOLE_PAGES = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:;"
+    " frame-ancestors 'self'"
+)
 SECTIONS = (
     ("/", "Runs"),
     ("/rollouts", "Rollouts"),
@@ -47,3 +51,16 @@ def render_page(
     root = project_of(request).root
     text = page.render(sections=SECTIONS, section=section, project=root.name, **values)
     return HTMLResponse(text, status_code=status)
+
+
+def whole_page(text: str) -> HTMLResponse:
+    """Answer with a page that has all that it needs in it, and is the same as a file.
+
+    Args:
+        text: HTML with its style and its scripts.
+
+    Returns:
+        The page, which may load nothing.
+
+    """
+    return HTMLResponse(text, headers={"Content-Security-Policy": _OF_WHOLE_PAGES})

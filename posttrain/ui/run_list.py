@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from posttrain.pipeline.execution.noted_progress import read_progress
 from posttrain.provenance.ledger import Ledger, Run, StageRun
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.stage.formatting import counted, duration
@@ -71,6 +72,58 @@ def list_run(project: Project, ledger: Ledger, run: Run) -> ListedRun:
 def last_attempts(stage_runs: Sequence[StageRun]) -> list[StageRun]:
     """Keep the last try of every stage."""
     return list({each.stage: each for each in stage_runs}.values())
+
+
+@dataclass(frozen=True)
+class LiveStage:
+    """A stage that executes now."""
+
+    name: str
+    began: float
+    reason: str
+    done: int | None = None
+    total: int | None = None
+    unit: str = ""
+
+    @property
+    def took(self) -> str:
+        """How long it has been at work."""
+        return duration(max(0.0, time.time() - self.began))
+
+    @property
+    def left(self) -> str:
+        """How long the rest takes at the pace so far."""
+        if not self.done or not self.total or self.done >= self.total:
+            return ""
+        spent = max(0.0, time.time() - self.began)
+        return duration(spent * (self.total - self.done) / self.done)
+
+
+def live_stages(project: Project, run: Run) -> list[LiveStage]:
+    """Say what a run is at.
+
+    Args:
+        project: Whose run it is.
+        run: Which.
+
+    Returns:
+        The stages that execute; none of a run that is over.
+
+    """
+    if run.status != "running":
+        return []
+    found = read_progress(project.root / STATE_DIR / "runs" / run.id)
+    return [
+        LiveStage(
+            name,
+            float(each.get("began", run.started)),
+            str(each.get("reason", "")),
+            each.get("done"),
+            each.get("total"),
+            str(each.get("unit", "")),
+        )
+        for name, each in found.items()
+    ]
 
 
 def log_of(project: Project, run: Run, stage: str) -> str:

@@ -110,9 +110,7 @@ class ListedTable:
             numbers = numbers.filter(self._holding(question.search).gather(numbers))
         if question.sort:
             order = self.cells[self._listed(question.sort)].gather(numbers)
-            places = order.arg_sort(
-                descending=question.descending, nulls_last=True, multithreaded=True
-            )
+            places = order.arg_sort(descending=question.descending, nulls_last=True)
             numbers = numbers.gather(places)
         return numbers
 

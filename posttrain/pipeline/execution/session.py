@@ -118,6 +118,7 @@ class Session:
             begin_run,
             warm_processes,
         )
+        from posttrain.pipeline.execution.noted_progress import NotedProgress
         from posttrain.views.tracking.projection import run_started
 
         self.refuse_missing(decisions)
@@ -137,7 +138,7 @@ class Session:
                 tracker=tracker,
                 store=self.store,
                 processes=processes,
-                display=display,
+                display=NotedProgress(display, self.workspace.run_dir(run.id)),
                 tracked_run=tracked,
             )
             names = []

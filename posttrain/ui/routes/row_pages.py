@@ -1,4 +1,4 @@
-"""One row: a rollout token by token, its group and its problem's history, and where it came from."""
+"""One row: a rollout by tokens, its group, its problem's history, and where it came from."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def show_row(request: Request, digest: str, number: int) -> Response:
     project = project_of(request)
     record, table = project.table(digest)
     row = _row(table, number)
-    common = {"record": record, "number": number, "row": row}
+    common: dict[str, Any] = {"record": record, "number": number, "row": row}
     with project.ledger() as ledger:
         common["problem"] = _problem(project, ledger, record, row)
         if row.keys() >= _ROLLOUT:

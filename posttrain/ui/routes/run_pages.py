@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request, Response
 
 from posttrain.provenance.lineage.names import find_run
 from posttrain.ui.render import project_of, render_page
-from posttrain.ui.run_list import list_run, log_of
+from posttrain.ui.run_list import list_run, live_stages, log_of
 
 run_routes = APIRouter()
 
@@ -21,6 +21,16 @@ def show_runs(request: Request, most: int = _MOST_RUNS) -> Response:
     return render_page(
         request, "runs.html", section="Runs", runs=listed, more=len(found) > most, most=most
     )
+
+
+@run_routes.get("/live")
+def show_live(request: Request) -> Response:
+    """Show what runs now, as a part of a page that asks for it again and again."""
+    project = project_of(request)
+    with project.ledger() as ledger:
+        running = [run for run in ledger.runs(limit=_MOST_RUNS) if run.status == "running"]
+    found = [(run, live_stages(project, run)) for run in running]
+    return render_page(request, "live.html", running=found)
 
 
 @run_routes.get("/run/{name}")
