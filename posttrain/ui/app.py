@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
@@ -17,6 +18,7 @@ from posttrain.ui.routes.compare_pages import compare_routes
 from posttrain.ui.routes.data_pages import data_routes
 from posttrain.ui.routes.keeping_pages import keeping_routes
 from posttrain.ui.routes.lineage_pages import lineage_routes
+from posttrain.ui.routes.review_pages import review_routes
 from posttrain.ui.routes.row_pages import row_routes
 from posttrain.ui.routes.run_pages import run_routes
 from posttrain.ui.routes.table_pages import table_routes
@@ -24,9 +26,9 @@ from posttrain.ui.routes.table_pages import table_routes
 HOSTS = ("127.0.0.1", "localhost")
 """Names under which the app answers: a page of another name may not read it through a browser."""
 _RULES = {
-    # Vega compiles its expressions; nothing is loaded from elsewhere.
+    # Nothing is loaded from elsewhere, and no text becomes code.
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline';"
-    " script-src 'self' 'unsafe-eval'; img-src 'self' data:; frame-ancestors 'self'",
+    " script-src 'self'; img-src 'self' data:; frame-ancestors 'self'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -39,6 +41,7 @@ _ROUTES = (
     data_routes,
     lineage_routes,
     keeping_routes,
+    review_routes,
 )
 
 
@@ -58,6 +61,7 @@ def create_app(project: Project) -> FastAPI:
     app.middleware("http")(_guard)
     app.exception_handler(UserError)(_say_refused)
     app.exception_handler(HTTPException)(_say_missing)
+    app.exception_handler(RequestValidationError)(_say_unreadable)
     app.mount("/assets", StaticFiles(directory=Path(__file__).parent / "assets"), name="assets")
     for routes in _ROUTES:
         app.include_router(routes)
@@ -78,6 +82,12 @@ async def _guard(request: Request, answer: Callable[[Request], Awaitable[Respons
 
 def _say_refused(request: Request, error: Exception) -> Response:
     return render_page(request, "problem.html", status=404, sentence=str(error))
+
+
+def _say_unreadable(request: Request, error: Exception) -> Response:
+    wrong = error.errors()[0] if isinstance(error, RequestValidationError) else {}
+    where, said = wrong.get("loc", ("", ""))[-1], wrong.get("msg", "")
+    return render_page(request, "problem.html", status=422, sentence=f"{where}: {said}")
 
 
 def _say_missing(request: Request, error: Exception) -> Response:

@@ -33,7 +33,12 @@ class ChangedTable:
     def is_table(self) -> bool:
         """Whether its rows can be compared."""
         both = (self.before, self.after)
-        return all(each is not None and each.path.endswith(".parquet") for each in both)
+        # The rows of a curve have no ids.
+        return all(each is not None and _has_ids(each) for each in both)
+
+
+def _has_ids(record: ArtifactRecord) -> bool:
+    return record.path.endswith(".parquet") and record.type != "curve"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from markupsafe import Markup
 
 from posttrain.stage.formatting import bytesize, counted, duration, number, shortened
 
+_LONGEST = 400
+
 
 @cache
 def page_templates() -> jinja2.Environment:
@@ -29,6 +31,7 @@ def page_templates() -> jinja2.Environment:
         "short": shortened,
         "moment": moment,
         "as_json": as_script,
+        "cut": cut,
     }
     return environment
 
@@ -38,6 +41,13 @@ def figure(value: float | str | None) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else number(value)
+
+
+def cut(value: object) -> str:
+    """Write any value for a cell, the end of a long one left out."""
+    text = str(value)
+    left = len(text) - _LONGEST
+    return text if left <= 0 else f"{text[:_LONGEST]} … {left:,} more characters"
 
 
 def moment(seconds: float | None) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 import polars as pl
 from fastapi import APIRouter, Request, Response
 
+from posttrain.operations.reviewing import reviews_on
 from posttrain.operations.row_origins import ends_of_trace
 from posttrain.operations.row_verdicts import verdicts_on
 from posttrain.provenance.ledger import ArtifactRecord, Ledger
@@ -25,12 +26,13 @@ _ROLLOUT = {"token_ids", "spans", "logprobs", "advantages", "components", "step"
 
 
 @row_routes.get("/table/{digest}/row/{number}")
-def show_row(request: Request, digest: str, number: int) -> Response:
+def show_row(request: Request, digest: str, number: int, problem: str = "") -> Response:
     """Show one row of a table, as its kind asks for."""
     project = project_of(request)
     record, table = project.table(digest)
     row = _row(table, number)
-    common: dict[str, Any] = {"record": record, "number": number, "row": row}
+    common: dict[str, Any] = {"record": record, "number": number, "row": row, "refused": problem}
+    common["said"] = reviews_on(project.root, record.path, row["id"]) if "id" in row else None
     with project.ledger() as ledger:
         common["problem"] = _problem(project, ledger, record, row)
         if row.keys() >= _ROLLOUT:
