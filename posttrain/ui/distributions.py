@@ -1,5 +1,6 @@
 """How the values of each column are spread."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,8 @@ class Spread:
     summary: str
     chosen: bool = False
     """Whether a label is a value that rows can be chosen by."""
+    ends: tuple[str, str] = ("", "")
+    """The least and the greatest value, of what is counted in bins."""
 
 
 def spreads_of(table: Table) -> list[Spread]:
@@ -73,7 +76,8 @@ def _by_value(name: str, values: pl.Series) -> Spread:
 def _by_number(name: str, values: pl.Series) -> Spread:
     counts = values.drop_nulls().value_counts().sort(name).rows()
     labels = [str(value) for value, _ in counts]
-    return Spread(name, "value", labels, [count for _, count in counts], _said(values))
+    ends = labels[0] if labels else "", labels[-1] if labels else ""
+    return Spread(name, "value", labels, [count for _, count in counts], _said(values), ends=ends)
 
 
 def _numeric(name: str, what: str, values: pl.Series) -> Spread:
@@ -84,11 +88,16 @@ def _numeric(name: str, what: str, values: pl.Series) -> Spread:
         return Spread(name, what, [], [], _said(values))
     low, high = float(finite.min()), float(finite.max())  # type: ignore[arg-type]
     width = (high - low) / _BINS
-    places = ((finite - low) / width).floor().clip(0, _BINS - 1).cast(pl.Int64)
+    if values.dtype.is_integer():
+        # Of a bin that holds two integers and one that holds three the second is no mode.
+        width = float(max(1, math.ceil((high - low + 1) / _BINS)))
+    num_bins = min(_BINS, math.floor((high - low) / width) + 1)
+    places = ((finite - low) / width).floor().clip(0, num_bins - 1).cast(pl.Int64)
     counted = dict(places.value_counts().rows())
-    labels = [f"{number(low + index * width)}" for index in range(_BINS)]
-    counts = [counted.get(index, 0) for index in range(_BINS)]
-    return Spread(name, what, labels, counts, _said(values))
+    starts = [low + index * width for index in range(num_bins)]
+    labels = [number(start) if width == 1 else f"from {number(start)}" for start in starts]
+    counts = [counted.get(index, 0) for index in range(num_bins)]
+    return Spread(name, what, labels, counts, _said(values), ends=(number(low), number(high)))
 
 
 def _said(values: pl.Series) -> str:
