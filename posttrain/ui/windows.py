@@ -7,6 +7,7 @@ texts in the file. What was asked last is kept, so that scrolling asks no questi
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -18,7 +19,8 @@ from posttrain.ui.columns import ListedColumn, listed_columns
 
 T = TypeVar("T")
 
-_HEAD = 64
+_FIRST = 100
+_readers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="table")
 _MOST_VALUES = 12
 """Of a text or a yes or no: with so many different values or fewer it is chosen from a list."""
 
@@ -61,16 +63,27 @@ class Memory(Generic[T]):
 
 @dataclass(frozen=True)
 class ListedTable:
-    """A table with what is listed of it in memory."""
+    """A table with its first rows, and what is listed of all of them once that was read.
+
+    Args:
+        table: The table.
+        columns: What is listed.
+        num_rows: How many there are in all.
+        first: Cells of the first rows.
+        read: Gives the cells of all rows, once they are there.
+
+    """
 
     table: Table
     columns: list[ListedColumn]
-    cells: pl.DataFrame
+    num_rows: int
+    first: pl.DataFrame
+    read: Future[pl.DataFrame]
 
     @property
-    def num_rows(self) -> int:
-        """How many there are in all."""
-        return self.cells.height
+    def cells(self) -> pl.DataFrame:
+        """The cells of all rows, waited for."""
+        return self.read.result()
 
     def choices(self) -> dict[str, list[tuple[str, int]]]:
         """Count the values of each column that has few.
@@ -126,14 +139,17 @@ class ListedTable:
             A list a row: its number in the table, and its cells.
 
         """
-        wanted = numbers.slice(start, count)
-        rows = self.cells[wanted.to_list()].rows() if len(wanted) else []
-        return [[number, *row] for number, row in zip(wanted.to_list(), rows, strict=True)]
+        wanted = numbers.slice(start, count).to_list()
+        if not wanted:
+            return []
+        among_first = max(wanted) < self.first.height
+        rows = (self.first if among_first else self.cells)[wanted].rows()
+        return [[number, *row] for number, row in zip(wanted, rows, strict=True)]
 
     def _listed(self, name: str) -> str:
-        if name not in self.cells.columns:
+        if name not in self.first.columns:
             raise UserError(
-                f"{self.table.path} lists no column '{name}'{nearest(name, self.cells.columns)}"
+                f"{self.table.path} lists no column '{name}'{nearest(name, self.first.columns)}"
             )
         return name
 
@@ -153,20 +169,24 @@ class ListedTable:
 
 
 def list_table(table: Table, kind: str) -> ListedTable:
-    """Read what is listed of a table.
+    """Read the first rows of a table, and begin to read what is listed of all.
 
     Args:
         table: The table.
         kind: Of the artifact.
 
     Returns:
-        It, with a line for every cell.
+        It, ready to be shown from its beginning.
 
     """
-    frame = table.rows()
-    head = collected(frame.head(_HEAD), table)
+    head = collected(table.rows().head(_FIRST), table)
     columns = listed_columns(kind, head.schema, head)
-    cells = collected(frame.select(each.value.alias(each.name) for each in columns), table)
+    count = int(collected(table.rows().select(pl.len()), table).item())
+    read = _readers.submit(lambda: _cells(table.rows(), columns, table))
+    return ListedTable(table, columns, count, _cells(head.lazy(), columns, table), read)
+
+
+def _cells(rows: pl.LazyFrame, columns: list[ListedColumn], table: Table) -> pl.DataFrame:
+    found = collected(rows.select(each.value.alias(each.name) for each in columns), table)
     # JSON knows no number that is none.
-    floats = pl.selectors.float()
-    return ListedTable(table, columns, cells.with_columns(floats.fill_nan(None)))
+    return found.with_columns(pl.selectors.float().fill_nan(None))

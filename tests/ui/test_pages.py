@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from posttrain.operations.reviewing import reviews_of
 from tests.ui.conftest import problems
 
 
@@ -197,8 +198,8 @@ def test_pages_load_nothing_from_elsewhere(client, made):
 def test_another_site_can_neither_read_nor_write(client, made):
     # A name that another site lets point to this machine is none of the app's.
     assert client.get("/", headers={"host": "evil.example"}).status_code == 400
-    address = made.address("problems", "/row/0/review")
+    address = made.address("rejected", "/row/0/review")
     for origin in ({}, {"origin": "http://evil.example"}, {"origin": "null"}):
         answer = client.post(address, data={"verdict": "accept"}, headers=origin)
         assert answer.status_code == 403
-    assert not (made.root / "reviews").exists()
+    assert not reviews_of(made.root, made.records["rejected"].path).exists()

@@ -4,6 +4,8 @@
 const HEIGHT = 30; // pixels of a row, as in the style sheet
 const BLOCK = 100; // rows of one question to the server
 const KEPT_BLOCKS = 60;
+const MOST_PENDING = 4;
+const PATIENCE = 25; // milliseconds
 const TALLEST = 8000000; // pixels; browsers cannot scroll much farther
 
 class Grid {
@@ -19,6 +21,7 @@ class Grid {
     this.spare = [];
     this.active = 0;
     this.asked = 0;
+    this.waiting = 0;
     this.take(this.given.first);
     this.view.addEventListener("scroll", () => this.draw(), { passive: true });
     this.view.addEventListener("keydown", (event) => this.key(event));
@@ -27,12 +30,20 @@ class Grid {
     for (const button of root.querySelectorAll("[data-sort]")) {
       button.addEventListener("click", () => this.sort(button));
     }
+    const choices = document.getElementById("choices");
+    if (choices) {
+      fetch(choices.dataset.at)
+        .then((response) => response.text())
+        .then((text) => { choices.outerHTML = text; });
+    }
     if (this.form) {
       let timer = 0;
-      this.form.addEventListener("input", () => {
+      const soon = () => {
         clearTimeout(timer);
         timer = setTimeout(() => this.ask(), 150);
-      });
+      };
+      this.form.addEventListener("input", soon);
+      this.form.addEventListener("change", soon);
       this.form.addEventListener("submit", (event) => {
         event.preventDefault();
         this.ask();
@@ -97,14 +108,31 @@ class Grid {
     }
   }
 
+  // Ask for what is in sight, and for what comes next that way; not for what flies past.
+  want() {
+    if (this.waiting) return;
+    this.waiting = setTimeout(() => {
+      this.waiting = 0;
+      const first = Math.floor(this.from / BLOCK);
+      const last = Math.floor((this.to - 1) / BLOCK);
+      const wanted = this.down ? [first, last, last + 1] : [last, first, first - 1];
+      for (const block of new Set(wanted)) {
+        if (block >= 0 && block * BLOCK < this.total) this.need(block);
+      }
+    }, PATIENCE);
+  }
+
   async need(block) {
-    if (this.pending.has(block)) return;
+    if (this.blocks.has(block) || this.pending.has(block)) return;
+    if (this.pending.size >= MOST_PENDING) {
+      this.want();
+      return;
+    }
     this.pending.add(block);
-    const turn = this.asked;
-    const blocks = this.blocks;
+    const { asked, blocks, pending } = this;
     const answer = await this.fetch(block, this.question());
-    this.pending.delete(block);
-    if (turn !== this.asked || !answer) return;
+    pending.delete(block);
+    if (asked !== this.asked || !answer) return;
     blocks.set(block, answer.rows);
     if (blocks.size > KEPT_BLOCKS) blocks.delete(blocks.keys().next().value);
     this.draw();
@@ -129,6 +157,8 @@ class Grid {
         this.elements.delete(row);
       }
     }
+    this.down = from >= (this.from ?? 0);
+    Object.assign(this, { from, to });
     const shift = this.view.scrollTop - top * HEIGHT;
     for (let row = from; row < to; row += 1) {
       let element = this.elements.get(row);
@@ -145,6 +175,9 @@ class Grid {
       if (!element.filled) this.fill(element, row);
     }
     this.view.setAttribute("aria-activedescendant", `row-${this.active}`);
+    // The next block comes before it is seen.
+    const ahead = Math.floor((this.down ? to + BLOCK / 2 : from - BLOCK / 2) / BLOCK);
+    if (ahead >= 0 && ahead * BLOCK < this.total && !this.blocks.has(ahead)) this.want();
   }
 
   put(element) {
@@ -168,7 +201,7 @@ class Grid {
 
   fill(element, row) {
     const block = this.blocks.get(Math.floor(row / BLOCK));
-    if (!block) this.need(Math.floor(row / BLOCK));
+    if (!block) this.want();
     const values = block ? block[row % BLOCK] : null;
     element.filled = Boolean(values);
     element.number = values ? values[0] : null;

@@ -7,7 +7,7 @@ const box = document.getElementById("tokens");
 const tokens = [...box.querySelectorAll(".token")];
 const tip = document.getElementById("tip");
 const MEANINGS = {
-  logprob: "the darker, the less likely the engine found it; what was only read has no color",
+  logprob: "the stronger the color, the less likely the engine found the token; what was only read has none",
   advantage: "green was better than the group, red was worse",
   mask: "colored tokens bear loss",
 };

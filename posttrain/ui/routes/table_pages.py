@@ -82,11 +82,19 @@ def show_table(  # noqa: PLR0913 - each is one field of the form
         grid=grid,
         asked=asked,
         problem=problem,
-        choices=listed.choices(),
+        # They ask for all rows; a table that is opened anew is shown before it has been read.
+        choices=listed.choices() if listed.read.done() or asked.chosen else None,
         example=EXAMPLES.get(record.type, "length(id) > 0"),
         schema=listed.table.rows().collect_schema().names(),
         versions=versions,
     )
+
+
+@table_routes.get("/table/{digest}/choices")
+def show_choices(request: Request, digest: str) -> Response:
+    """Show what rows can be chosen by, as a part of the page of a table."""
+    _, listed = open_listed(project_of(request), digest)
+    return render_page(request, "choices.html", choices=listed.choices(), chosen=())
 
 
 @table_routes.get("/table/{digest}/rows")
