@@ -13,8 +13,9 @@ from rich.console import Console
 from posttrain import __version__
 from posttrain.pipeline.execution.session import Session
 from posttrain.pipeline.gathered_claims import claims_of_recipe
-from posttrain.provenance.ledger import conflicts, explain_conflict
-from posttrain.views.report import StageFacts, summary_table, write_report
+from posttrain.provenance.ledger import Run, conflicts, explain_conflict
+from posttrain.views.report import ReportExtras, StageFacts, summary_table, write_report
+from posttrain.views.report.glance import glance
 
 REPORT_FILE = "report.html"
 _VERSIONS = ("torch", "transformers", "polars", "prefect", "dvc", "mlflow")
@@ -44,6 +45,7 @@ def renew_report(session: Session, page: Path | None = None) -> Path:
     """Write the report page of the session's stages, beside its recipe or there; give its path."""
     stages, artifacts = _facts(session)
     runs = [session.records[name].run_id for name in session.dag.order() if name in session.records]
+    run = session.ledger.run(runs[-1]) if runs else None
     page = page or session.recipe.directory / REPORT_FILE
     page.parent.mkdir(parents=True, exist_ok=True)
     write_report(
@@ -51,8 +53,11 @@ def renew_report(session: Session, page: Path | None = None) -> Path:
         recipe_name=session.recipe.name,
         stages=stages,
         artifacts=artifacts,
-        facts=_provenance(session, runs[-1] if runs else ""),
-        claimed=partial(claims_of_recipe, session.recipe, session.workspace.root),
+        facts=_provenance(session, run),
+        told=ReportExtras(
+            claimed=partial(claims_of_recipe, session.recipe, session.workspace.root),
+            glance=partial(glance, run, stages, artifacts, method=session.recipe.method),
+        ),
     )
     return page
 
@@ -73,15 +78,14 @@ def _facts(session: Session) -> tuple[list[StageFacts], dict[str, Path]]:
     return stages, artifacts
 
 
-def _provenance(session: Session, run_id: str) -> Mapping[str, str]:
-    run = session.ledger.run(run_id)
+def _provenance(session: Session, run: Run | None) -> Mapping[str, str]:
     settings = session.recipe.run
     commit = "none" if run is None or run.git_commit is None else run.git_commit[:12]
     changed = " with local changes" if run is not None and run.git_dirty else ""
     overrides = ", ".join(f"{key}={value}" for key, value in session.recipe.overrides.items())
     return {
         "recipe": str(session.recipe.path.relative_to(session.workspace.root)),
-        "run": run_id,
+        "run": "none" if run is None else run.id,
         "commit": commit + changed,
         "overrides": overrides or "none",
         "seed": str(settings.seed),
