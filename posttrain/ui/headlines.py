@@ -1,5 +1,6 @@
 """What a run found out, in a few figures with their intervals."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -7,12 +8,13 @@ from posttrain.provenance.ledger import ArtifactRecord, StageRun
 from posttrain.stage.errors import UserError
 from posttrain.ui.project import Project
 from posttrain.ui.windows import Memory
-from posttrain.views.report.evaluation import Evaluation, evaluations
+from posttrain.views.report.evaluation import Evaluation, Share, evaluations
 from posttrain.views.report.facts import StageFacts
 from posttrain.views.report.headline import headlines
 
 _READ_ERRORS = (KeyError, TypeError, ValueError, IndexError, OSError, UserError)
 _MOST_KEPT = 512
+_OF_POLICY = re.compile(r"(?P<stage>.+)/(?P<policy>[^/]+)/pass_at_(?P<k>\d+)")
 
 _known: Memory[list[str]] = Memory(_MOST_KEPT)
 
@@ -49,6 +51,33 @@ def evaluations_of(project: Project, stage_runs: Sequence[StageRun]) -> list[Eva
         return evaluations(*_facts_of(project, stage_runs))
     except _READ_ERRORS:
         return []
+
+
+def evaluated_share(project: Project, stage_runs: Sequence[StageRun], metric: str) -> Share | None:
+    """Look up the interval of a metric of an evaluation.
+
+    Args:
+        project: Where reports lie.
+        stage_runs: Of one run.
+        metric: Such as ``evaluate/rl/pass_at_1``.
+
+    Returns:
+        The share with its interval; None where no evaluation reports one by that name.
+
+    """
+    parts = _OF_POLICY.fullmatch(metric)
+    if parts is None:
+        return None
+    reports = tuple(each for each in stage_runs if each.stage == parts["stage"])
+    shares = (
+        share
+        for evaluation in evaluations_of(project, reports)
+        for policy in evaluation.policies
+        if policy.name == parts["policy"]
+        for share in policy.pass_at
+        if share.k == int(parts["k"])
+    )
+    return next(shares, None)
 
 
 def _said(project: Project, stage_runs: Sequence[StageRun]) -> list[str]:

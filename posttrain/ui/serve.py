@@ -1,11 +1,13 @@
 """Serving the app on loopback until somebody stops it."""
 
 import socket
+import threading
 from collections.abc import Callable
 
 from posttrain.stage.errors import UserError
 from posttrain.ui.app import create_app
 from posttrain.ui.project import Project
+from posttrain.views.charts import chart_scripts
 
 LOOPBACK = "127.0.0.1"
 
@@ -27,6 +29,8 @@ def serve(project: Project, port: int, *, say: Callable[[str], None]) -> None:
     with bound(port) as listening:
         address = f"http://{LOOPBACK}:{listening.getsockname()[1]}"
         config = uvicorn.Config(create_app(project), log_level="warning", lifespan="off")
+        # Vega is put together once on a machine, which takes seconds.
+        threading.Thread(target=chart_scripts, name="charts", daemon=True).start()
         say(f"{project.root} is shown at {address}; Ctrl-C ends it")
         uvicorn.Server(config).run([listening])
 

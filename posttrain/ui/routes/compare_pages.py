@@ -1,15 +1,20 @@
 """Two runs side by side, and one metric over all of them."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.lineage.names import find_run
 from posttrain.stage.errors import UserError
 from posttrain.ui.comparison import side_by_side
-from posttrain.ui.metric_history import history_of_metric, metric_names
+from posttrain.ui.figures import chart_of_metric
+from posttrain.ui.headlines import evaluated_share
+from posttrain.ui.metric_history import MeasuredFigure, history_of_metric, metric_names
+from posttrain.ui.project import Project
 from posttrain.ui.render import project_of, render_page
-from posttrain.ui.run_list import list_run
+from posttrain.ui.run_list import last_attempts, list_run
 
 compare_routes = APIRouter()
 
@@ -35,6 +40,24 @@ def show_metric(request: Request, name: str = "") -> Response:
         names = metric_names(ledger)
         chosen = name or (names[0] if names else "")
         figures = history_of_metric(ledger, chosen) if chosen else []
+        figures = [_with_interval(project, ledger, chosen, each) for each in figures]
     return render_page(
-        request, "metrics.html", section="Runs", names=names, chosen=chosen, figures=figures
+        request,
+        "metrics.html",
+        section="Runs",
+        names=names,
+        chosen=chosen,
+        figures=figures,
+        chart=chart_of_metric(chosen, figures),
     )
+
+
+def _with_interval(
+    project: Project, ledger: Ledger, name: str, figure: MeasuredFigure
+) -> MeasuredFigure:
+    """The figure with the interval that its evaluation reports, where its stage measured none."""
+    if figure.low is not None:
+        return figure
+    stage_runs = last_attempts(ledger.stage_runs(figure.run_id))
+    share = evaluated_share(project, stage_runs, name)
+    return figure if share is None else replace(figure, low=share.low, high=share.high)

@@ -5,15 +5,20 @@ from collections.abc import Sequence
 import polars as pl
 from fastapi import APIRouter, Request, Response
 
+from posttrain.provenance.lineage.tables import collected
+from posttrain.stage.errors import UserError
 from posttrain.ui.catalog import MadeTable, tables_made, versions_of
 from posttrain.ui.distributions import spreads_of
+from posttrain.ui.figures import chart_of_spread, charts_of_curve
 from posttrain.ui.project import Project
 from posttrain.ui.render import project_of, render_page
 from posttrain.ui.table_diff import differing_rows
+from posttrain.views.charts import chart_scripts, chart_style
 
 data_routes = APIRouter()
 
 _MOST_DIFFERING = 25
+_KEPT = {"Cache-Control": "max-age=3600"}
 
 
 @data_routes.get("/data")
@@ -42,9 +47,29 @@ def show_data(request: Request) -> Response:
 def show_columns(request: Request, digest: str) -> Response:
     """Show how the values of each column are spread."""
     record, table = project_of(request).table(digest)
-    return render_page(
-        request, "columns.html", section="Data", record=record, spreads=spreads_of(table)
-    )
+    spreads = [(each, None if each.chosen else chart_of_spread(each)) for each in spreads_of(table)]
+    return render_page(request, "columns.html", section="Data", record=record, spreads=spreads)
+
+
+@data_routes.get("/table/{digest}/curves")
+def show_curves(request: Request, digest: str) -> Response:
+    """Draw the metrics of a training."""
+    record, table = project_of(request).table(digest)
+    if record.type != "curve":
+        raise UserError(f"{record.path} is no table of curves, but of {record.type}")
+    charts = charts_of_curve(collected(table.rows(), table))
+    return render_page(request, "curves.html", section="Data", record=record, charts=charts)
+
+
+@data_routes.get("/charts/{name}")
+def read_chart_asset(name: str) -> Response:
+    """Answer with what draws charts; it may be kept by the browser, as Vega is large."""
+    if name == "style.css":
+        return Response(chart_style(), media_type="text/css", headers=_KEPT)
+    scripts = dict(zip(("vega.js", "draw.js"), chart_scripts(), strict=True))
+    if name not in scripts:
+        raise UserError(f"there is no {name} for charts")
+    return Response(scripts[name], media_type="text/javascript", headers=_KEPT)
 
 
 @data_routes.get("/table/{digest}/versions")

@@ -14,6 +14,7 @@ from posttrain.provenance.lineage.rows import trace
 from posttrain.provenance.lineage.tables import Table, collected, open_tables
 from posttrain.stage.errors import UserError
 from posttrain.ui.catalog import tables_made
+from posttrain.ui.figures import chart_of_problem
 from posttrain.ui.messages import messages_of
 from posttrain.ui.project import Project
 from posttrain.ui.render import project_of, render_page
@@ -116,6 +117,7 @@ def show_problem(request: Request, digest: str, problem_id: str) -> Response:
         problem=problem,
         problem_id=problem_id,
         by_step=by_step,
+        chart=chart_of_problem(by_step),
         rows=history.to_dicts(),
     )
 
