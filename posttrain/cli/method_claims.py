@@ -11,7 +11,9 @@ from rich.markup import escape
 from rich.measure import Measurement
 
 from posttrain.cli.options import plain_table
+from posttrain.methods.find import FoundMethod
 from posttrain.methods.method import FAMILIES
+from posttrain.pipeline.gathered_claims import claim_rows
 from posttrain.pipeline.verdicts import NOT_IN_HISTORY
 from posttrain.stage.files import replacing
 from posttrain.stage.formatting import counted
@@ -29,15 +31,17 @@ _WIDEST = 1000
 """Columns that no line of the table needs."""
 
 
-def show_claims(rows: Sequence[ClaimRow], output: str, page: Path | None) -> None:
-    """Print claims, or write their page.
+def show_claims(methods: Sequence[FoundMethod], root: Path, output: str, page: Path | None) -> None:
+    """Print the claims of methods, or write their page.
 
     Args:
-        rows: Of `claim_rows`.
+        methods: Whose claims.
+        root: The project, by which verdicts are stale or not.
         output: table, json or markdown.
         page: Where the page of HTML goes; None writes none.
 
     """
+    rows = claim_rows(methods, root)
     if page is not None:
         with replacing(page) as partial:
             partial.write_text(claims_page(rows, FAMILIES), encoding="utf-8")

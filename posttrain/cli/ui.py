@@ -30,10 +30,10 @@ def ui(port: int, ledger_at: str | None) -> None:
       posttrain ui --ledger other.db       another ledger
 
     """
+    from posttrain.ui.app import serve_project
     from posttrain.ui.project import Project
-    from posttrain.ui.serve import serve
 
     root = workspace_root(ledger_at)
     project = Project(root, ledger_at or ledger_location(root))
     project.ledger().close()
-    serve(project, port, say=lambda line: click.echo(line, err=True))
+    serve_project(project, port, say=lambda line: click.echo(line, err=True))

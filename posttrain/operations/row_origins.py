@@ -1,4 +1,4 @@
-"""Where rows came from outside: lines of files that somebody brought, as they stand there."""
+"""What is told of rows elsewhere: lines of files that they came from, and verdicts of judges."""
 
 import json
 import posixpath
@@ -10,12 +10,13 @@ from pathlib import Path, PurePosixPath
 import polars as pl
 
 from posttrain.data.row_files import find_row
+from posttrain.learning.rewards.port_tables import subject_of
 from posttrain.provenance.lineage.graph import Graph, Node
 from posttrain.provenance.lineage.names import Selected
 from posttrain.provenance.lineage.places import from_root
 from posttrain.provenance.lineage.queries import up
 from posttrain.provenance.lineage.rows import Trace
-from posttrain.provenance.lineage.tables import Tables
+from posttrain.provenance.lineage.tables import Table, Tables
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import digest_path
 
@@ -52,7 +53,7 @@ def ends_of_trace(
 
     """
     frames = [head, *(step.sample(most) for step in found.steps)]
-    places = [place for frame in frames for place in places_of(frame)]
+    places = [place for frame in frames for place in origin_places(frame)]
     if not places:
         return []
     problems = {place.rpartition(":")[0] for place in places}
@@ -63,7 +64,7 @@ def ends_of_trace(
     return [*passages[:most], *origin_lines(places[:most], graph, tables.root)]
 
 
-def places_of(frame: pl.DataFrame) -> Iterator[str]:
+def origin_places(frame: pl.DataFrame) -> Iterator[str]:
     """Find the lines that rows of a table name as their origin.
 
     Args:
@@ -87,7 +88,7 @@ def passages_in(frames: Sequence[pl.DataFrame], places: Iterable[str]) -> list[O
 
     Args:
         frames: Rows on the way, those of the problems among them.
-        places: `PROBLEM:N` among others, as `places_of` gives them.
+        places: `PROBLEM:N` among others, as `origin_places` gives them.
 
     Returns:
         The passages that are there, each once.
@@ -119,7 +120,7 @@ def origin_lines(places: Iterable[str], graph: Graph, root: Path) -> list[Origin
     """Look lines up in the files that they are of.
 
     Args:
-        places: As `places_of` gives them.
+        places: As `origin_places` gives them.
         graph: What the rows' table was made from: it knows the files and their digests.
         root: The project's root.
 
@@ -158,3 +159,26 @@ def _source_of(file: str, sources: list[Node]) -> tuple[Node, PurePosixPath] | N
             if PurePosixPath(node.name).parts[-count:] == tail or node.name == "/".join(tail):
                 return node, PurePosixPath(*parts[count:])
     return None
+
+
+def verdicts_on(
+    tables: Iterable[Table], *, problem_id: str, text: str, row_id: str
+) -> list[dict[str, object]]:
+    """Find what was said of one answer.
+
+    Args:
+        tables: Of verdicts.
+        problem_id: Of the problem that is answered.
+        text: The answer.
+        row_id: Of its row, which a table may name in place of the answer.
+
+    Returns:
+        Rows of VERDICTS, in the order of the tables; each verdict once.
+
+    """
+    subjects = [subject_of(problem_id, text), row_id]
+    found: dict[str, dict[str, object]] = {}
+    for table in tables:
+        rows = table.rows().filter(pl.col("subject").is_in(subjects)).collect()
+        found |= {row["id"]: row for row in rows.iter_rows(named=True)}
+    return list(found.values())

@@ -1,5 +1,7 @@
-"""The app: its pages, its rules for every request, and how mistakes are shown."""
+"""The app: its pages, its rules for every request, and the port that it is served at."""
 
+import socket
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,16 +16,11 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from posttrain.stage.errors import UserError
 from posttrain.ui.project import Project
 from posttrain.ui.render import render_page
-from posttrain.ui.routes.compare_pages import compare_routes
-from posttrain.ui.routes.data_pages import data_routes
-from posttrain.ui.routes.keeping_pages import keeping_routes
-from posttrain.ui.routes.lineage_pages import lineage_routes
-from posttrain.ui.routes.review_pages import review_routes
-from posttrain.ui.routes.row_pages import row_routes
-from posttrain.ui.routes.run_pages import run_routes
-from posttrain.ui.routes.table_pages import table_routes
+from posttrain.ui.routes.registry import ROUTES
+from posttrain.views.charts import chart_scripts
 
-HOSTS = ("127.0.0.1", "localhost")
+LOOPBACK = "127.0.0.1"
+HOSTS = (LOOPBACK, "localhost")
 """Names under which the app answers: a page of another name may not read it through a browser."""
 _RULES = {
     # Nothing is loaded from elsewhere, and no text becomes code.
@@ -33,16 +30,6 @@ _RULES = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_ROUTES = (
-    run_routes,
-    compare_routes,
-    table_routes,
-    row_routes,
-    data_routes,
-    lineage_routes,
-    keeping_routes,
-    review_routes,
-)
 
 
 def create_app(project: Project) -> FastAPI:
@@ -63,7 +50,7 @@ def create_app(project: Project) -> FastAPI:
     app.exception_handler(HTTPException)(_say_missing)
     app.exception_handler(RequestValidationError)(_say_unreadable)
     app.mount("/assets", StaticFiles(directory=Path(__file__).parent / "assets"), name="assets")
-    for routes in _ROUTES:
+    for routes in ROUTES:
         app.include_router(routes)
     return app
 
@@ -94,3 +81,52 @@ def _say_missing(request: Request, error: Exception) -> Response:
     code = error.status_code if isinstance(error, HTTPException) else 500
     sentence = f"there is no page {request.url.path}" if code == 404 else str(error)
     return render_page(request, "problem.html", status=code, sentence=sentence)
+
+
+def serve_project(project: Project, port: int, *, say: Callable[[str], None]) -> None:
+    """Serve the app until it is interrupted.
+
+    Args:
+        project: What is looked at.
+        port: On loopback; 0 takes a free one.
+        say: Told where the app is, once it answers.
+
+    Raises:
+        UserError: The port is taken.
+
+    """
+    import uvicorn
+
+    with bound(port) as listening:
+        address = f"http://{LOOPBACK}:{listening.getsockname()[1]}"
+        config = uvicorn.Config(create_app(project), log_level="warning", lifespan="off")
+        # Vega is put together once on a machine, which takes seconds.
+        threading.Thread(target=chart_scripts, name="charts", daemon=True).start()
+        say(f"{project.root} is shown at {address}; Ctrl-C ends it")
+        uvicorn.Server(config).run([listening])
+
+
+def bound(port: int) -> socket.socket:
+    """Take a port on loopback.
+
+    Args:
+        port: Which; 0 takes a free one.
+
+    Returns:
+        A socket that listens already, so that who asks early waits.
+
+    Raises:
+        UserError: Another process has it.
+
+    """
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((LOOPBACK, port))
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        raise UserError(
+            f"port {port} on {LOOPBACK} cannot be taken: {error.strerror}; name another: --port 0"
+        ) from None
+    return listening

@@ -6,7 +6,7 @@ from typing import Literal
 
 import polars as pl
 
-Shape = Literal["number", "text", "yes_no"]
+CellShape = Literal["number", "text", "yes_no"]
 
 _LONGEST = 160
 _MOST_COMPONENTS = 8
@@ -18,7 +18,7 @@ class ListedColumn:
     """One column of a list of rows; `value` computes it from the table's own columns."""
 
     name: str
-    shape: Shape
+    shape: CellShape
     value: pl.Expr
 
     @property

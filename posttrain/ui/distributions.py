@@ -14,7 +14,7 @@ _MOST_VALUES = 12
 
 
 @dataclass(frozen=True)
-class Spread:
+class ColumnSpread:
     """The values of one column: counts by value or by bin, or of texts by their length."""
 
     column: str
@@ -29,7 +29,7 @@ class Spread:
     """The least and the greatest value, of what is counted in bins."""
 
 
-def spreads_of(table: Table) -> list[Spread]:
+def spreads_of(table: Table) -> list[ColumnSpread]:
     """Look at every column of a table but ids and what is nested.
 
     Args:
@@ -66,26 +66,28 @@ def _column(table: Table, values: pl.Expr) -> pl.Series:
     return collected(table.rows().select(values), table).to_series()
 
 
-def _by_value(name: str, values: pl.Series) -> Spread:
+def _by_value(name: str, values: pl.Series) -> ColumnSpread:
     counts = values.fill_null("").value_counts(sort=True).rows()
     labels = [str(value) for value, _ in counts]
     said = f"{len(labels)} values"
-    return Spread(name, "value", labels, [count for _, count in counts], said, chosen=True)
+    return ColumnSpread(name, "value", labels, [count for _, count in counts], said, chosen=True)
 
 
-def _by_number(name: str, values: pl.Series) -> Spread:
+def _by_number(name: str, values: pl.Series) -> ColumnSpread:
     counts = values.drop_nulls().value_counts().sort(name).rows()
     labels = [str(value) for value, _ in counts]
     ends = labels[0] if labels else "", labels[-1] if labels else ""
-    return Spread(name, "value", labels, [count for _, count in counts], _said(values), ends=ends)
+    return ColumnSpread(
+        name, "value", labels, [count for _, count in counts], _said(values), ends=ends
+    )
 
 
-def _numeric(name: str, what: str, values: pl.Series) -> Spread:
+def _numeric(name: str, what: str, values: pl.Series) -> ColumnSpread:
     """Counts in bins of equal width, from the least to the greatest finite value."""
     finite = values.cast(pl.Float64).drop_nulls()
     finite = finite.filter(finite.is_finite())
     if finite.is_empty() or finite.min() == finite.max():
-        return Spread(name, what, [], [], _said(values))
+        return ColumnSpread(name, what, [], [], _said(values))
     low, high = float(finite.min()), float(finite.max())  # type: ignore[arg-type]
     width = (high - low) / _BINS
     if values.dtype.is_integer():
@@ -97,7 +99,7 @@ def _numeric(name: str, what: str, values: pl.Series) -> Spread:
     starts = [low + index * width for index in range(num_bins)]
     labels = [number(start) if width == 1 else f"from {number(start)}" for start in starts]
     counts = [counted.get(index, 0) for index in range(num_bins)]
-    return Spread(name, what, labels, counts, _said(values), ends=(number(low), number(high)))
+    return ColumnSpread(name, what, labels, counts, _said(values), ends=(number(low), number(high)))
 
 
 def _said(values: pl.Series) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from posttrain.stage.formatting import number
-from posttrain.ui.distributions import Spread
+from posttrain.ui.distributions import ColumnSpread
 from posttrain.ui.metric_history import MeasuredFigure
 from posttrain.ui.templates import moment
 from posttrain.views.charts import NUMBER, Chart, ChartRow, Series, histogram, line_chart, row_chart
@@ -16,7 +16,7 @@ _MOST_RUNS = 40
 _MOST_CURVES = 60
 
 
-def chart_of_spread(spread: Spread) -> Chart:
+def chart_of_spread(spread: ColumnSpread) -> Chart:
     """Draw the values of a column.
 
     Args:

@@ -24,7 +24,7 @@ SECTIONS = (
 """What stands above every page: address and name."""
 
 
-def project_of(request: Request) -> Project:
+def project_shown(request: Request) -> Project:
     """Return the project that the app looks at."""
     project = request.app.state.project
     assert isinstance(project, Project)
@@ -48,7 +48,7 @@ def render_page(
 
     """
     page = page_templates().get_template(template)
-    root = project_of(request).root
+    root = project_shown(request).root
     text = page.render(sections=SECTIONS, section=section, project=root.name, **values)
     return HTMLResponse(text, status_code=status)
 

@@ -1,4 +1,4 @@
-"""One rollout, token by token: what was read and drawn, and what is known of every token."""
+"""A rollout token by token, with all that is known of every token; a completion as messages."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from posttrain.data.contexts import PromptContext
 from posttrain.provenance.ledger import ArtifactRecord, Ledger
 from posttrain.provenance.lineage.tables import Table, collected
 from posttrain.ui.catalog import maker_of
@@ -20,7 +21,7 @@ _LONGEST_CHARACTER = 4
 
 
 @dataclass(frozen=True)
-class ShownToken:
+class RolloutToken:
     """One token; of one that was only read nothing but its number and text is known."""
 
     id: int
@@ -32,7 +33,7 @@ class ShownToken:
 
 
 @dataclass(frozen=True)
-class ShownSpan:
+class RolloutSpan:
     """Tokens of one turn, all drawn by the role or all read by it."""
 
     turn: int
@@ -40,14 +41,14 @@ class ShownSpan:
     drawn: bool
     learned: bool
     """Whether they bear loss: they were drawn, and the rollout was trained on."""
-    tokens: tuple[ShownToken, ...]
+    tokens: tuple[RolloutToken, ...]
     version: int | None = None
     """Of the policy that drew them."""
     earned: float | None = None
     """What the environment paid for the turn."""
 
 
-def spans_by_token(row: Mapping[str, Any], decode: _Decode | None) -> Iterator[ShownSpan]:
+def spans_by_token(row: Mapping[str, Any], decode: _Decode | None) -> Iterator[RolloutSpan]:
     """Give the spans of a rollout with all that is known of their tokens.
 
     Args:
@@ -63,8 +64,8 @@ def spans_by_token(row: Mapping[str, Any], decode: _Decode | None) -> Iterator[S
         ids = row["token_ids"][span["begin"] : span["end"]]
         texts = token_texts(ids, decode)
         if not span["drawn"]:
-            tokens = tuple(map(ShownToken, ids, texts))
-            yield ShownSpan(span["turn"], row["role"], False, False, tokens)
+            tokens = tuple(map(RolloutToken, ids, texts))
+            yield RolloutSpan(span["turn"], row["role"], False, False, tokens)
             continue
         columns = [
             row[name][drawn : drawn + len(ids)] if row[name] else [None] * len(ids)
@@ -73,12 +74,12 @@ def spans_by_token(row: Mapping[str, Any], decode: _Decode | None) -> Iterator[S
         later = row["spans"][place + 1 :]
         ends = not any(each["turn"] == span["turn"] for each in later)
         paid = turns[span["turn"]] if ends and span["turn"] < len(turns) else None
-        yield ShownSpan(
+        yield RolloutSpan(
             span["turn"],
             row["role"],
             drawn=True,
             learned=bool(row["trained"]),
-            tokens=tuple(map(ShownToken, ids, texts, *columns)),
+            tokens=tuple(map(RolloutToken, ids, texts, *columns)),
             version=row["versions"][number] if number < len(row["versions"]) else None,
             earned=paid["earned"] if paid else None,
         )
@@ -203,3 +204,18 @@ def history_of(table: Table, problem_id: str) -> pl.DataFrame:
     rows = pl.scan_parquet(table.file, row_index_name="number")
     rows = rows.filter(pl.col("problem_id") == problem_id).select(*columns, tokens)
     return collected(rows.sort("step", "group", "number"), table)
+
+
+def messages_of(row: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Lay a row out as messages.
+
+    Args:
+        row: Of COMPLETIONS: with `prompt` and `text`, and perhaps `context`.
+
+    Returns:
+        `role` and `content` of each message, the row's own text last.
+
+    """
+    asked = PromptContext.read(row.get("context") or "").messages(row["prompt"])
+    told = [*asked, {"role": "assistant", "content": row["text"]}]
+    return [{"role": str(each["role"]), "content": str(each["content"])} for each in told]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from posttrain.pipeline.execution.noted_progress import read_progress
+from posttrain.pipeline.execution.display import read_progress
 from posttrain.provenance.ledger import Ledger, Run, StageRun
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.stage.formatting import counted, duration

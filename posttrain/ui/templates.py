@@ -31,7 +31,7 @@ def page_templates() -> jinja2.Environment:
         "short": shortened,
         "moment": moment,
         "as_json": as_script,
-        "cut": cut,
+        "cut": cut_short,
     }
     return environment
 
@@ -43,7 +43,7 @@ def figure(value: float | str | None) -> str:
     return value if isinstance(value, str) else number(value)
 
 
-def cut(value: object) -> str:
+def cut_short(value: object) -> str:
     """Write any value for a cell, the end of a long one left out."""
     text = str(value)
     left = len(text) - _LONGEST

@@ -25,11 +25,11 @@ from starlette.testclient import TestClient
 from posttrain.data.schemas import DROPPED, PROBLEMS, ROLLOUTS, VERDICTS, Problem, problems_table
 from posttrain.data.tables import write_table
 from posttrain.learning.rewards.port_tables import subject_of
-from posttrain.pipeline.execution.noted_progress import PROGRESS_FILE
+from posttrain.pipeline.execution.display import PROGRESS_FILE
 from posttrain.provenance.ledger import ArtifactRecord, Ledger, Run, StageRun, open_ledger
 from posttrain.provenance.ledger.processes import this_process
 from posttrain.stage.hashing import digest_path
-from posttrain.ui.app import create_app
+from posttrain.ui.app import bound, create_app
 from posttrain.ui.project import Project
 
 VOCABULARY = ["<bos>", *"0123456789+*=", "step", "so"]
@@ -267,8 +267,6 @@ def client(made):
 def served(made):
     """The app on a port of its own."""
     import uvicorn
-
-    from posttrain.ui.serve import bound
 
     with bound(0) as listening:
         config = uvicorn.Config(create_app(made.project), log_level="warning", lifespan="off")

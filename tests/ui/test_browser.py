@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from posttrain.pipeline.execution.noted_progress import PROGRESS_FILE
+from posttrain.pipeline.execution.display import PROGRESS_FILE
 from tests.ui.conftest import until
 
 # A browser is started, and pages are waited for.

@@ -61,6 +61,8 @@ def test_two_runs_differ_in_recipe_code_data_and_metrics(client):
 def test_a_metric_is_shown_over_all_runs(client):
     told = read(client, "/metrics?name=rl/reward")
     assert told.index("0.75") < told.index("0.5 ")
+    # Its stage measured no interval, and its report has one.
+    assert "mine evaluate 0.7 0.6 to 0.8" in read(client, "/metrics?name=evaluate/rl/pass_at_1")
     # The first of an evaluation is shown where none is asked for.
     assert "<h1>evaluate/rl/pass_at_1</h1>" in client.get("/metrics").text
 
@@ -156,7 +158,11 @@ def test_data_has_every_table_and_why_rows_were_dropped(client):
 def test_columns_are_counted_by_value_or_by_bin(client, made):
     told = read(client, made.address("rollouts", "/columns"))
     assert "source value sum 4 product 2 2 values" in told
-    assert "reward value 0 1 least 0, median 0.5, mean 0.5, greatest 1" in told
+    assert "reward least 0, median 0.5, mean 0.5, greatest 1" in told
+    page = client.get(made.address("rollouts", "/columns")).text
+    # 24 bins between 0 and 1: three rewards are in the first, and three in the last.
+    assert '{"bin":"from 0","series":"reward","count":3.0}' in page
+    assert '{"bin":"from 0.958","series":"reward","count":3.0}' in page
 
 
 def test_two_versions_of_a_table_differ_by_row(client, made):

@@ -112,13 +112,13 @@ class Session:
         A signal that asks the run to end is heard from its first record to its last.
         """
         # What only looks at a recipe does without.
+        from posttrain.pipeline.execution.display import NotedProgress
         from posttrain.pipeline.execution.executor import (
             Executor,
             StageFailed,
             begin_run,
             warm_processes,
         )
-        from posttrain.pipeline.execution.noted_progress import NotedProgress
         from posttrain.views.tracking.projection import run_started
 
         self.refuse_missing(decisions)

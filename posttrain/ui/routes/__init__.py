@@ -1,1 +1,1 @@
-"""Pages by what they show; each module has its routes as `pages`."""
+"""Pages by what they show; `registry` lists them."""

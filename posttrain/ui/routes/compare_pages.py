@@ -13,7 +13,7 @@ from posttrain.ui.figures import chart_of_metric
 from posttrain.ui.headlines import evaluated_share
 from posttrain.ui.metric_history import MeasuredFigure, history_of_metric, metric_names
 from posttrain.ui.project import Project
-from posttrain.ui.render import project_of, render_page
+from posttrain.ui.render import project_shown, render_page
 from posttrain.ui.run_list import last_attempts, list_run
 
 compare_routes = APIRouter()
@@ -24,7 +24,7 @@ def show_comparison(request: Request, run: Annotated[list[str], Query()] = []) -
     """Compare two runs, the older one first."""
     if len(run) != 2:
         raise UserError(f"two runs are compared, and {len(run)} were marked; mark two of them")
-    project = project_of(request)
+    project = project_shown(request)
     with project.ledger() as ledger:
         old, new = sorted((find_run(ledger, name) for name in run), key=lambda each: each.started)
         found = side_by_side(ledger, old, new)
@@ -35,7 +35,7 @@ def show_comparison(request: Request, run: Annotated[list[str], Query()] = []) -
 @compare_routes.get("/metrics")
 def show_metric(request: Request, name: str = "") -> Response:
     """Show a metric over all runs."""
-    project = project_of(request)
+    project = project_shown(request)
     with project.ledger() as ledger:
         names = metric_names(ledger)
         chosen = name or (names[0] if names else "")

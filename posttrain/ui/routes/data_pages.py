@@ -11,7 +11,7 @@ from posttrain.ui.catalog import MadeTable, tables_made, versions_of
 from posttrain.ui.distributions import spreads_of
 from posttrain.ui.figures import chart_of_spread, charts_of_curve
 from posttrain.ui.project import Project
-from posttrain.ui.render import project_of, render_page
+from posttrain.ui.render import project_shown, render_page
 from posttrain.ui.table_diff import differing_rows
 from posttrain.views.charts import chart_scripts, chart_style
 
@@ -24,7 +24,7 @@ _KEPT = {"Cache-Control": "max-age=3600"}
 @data_routes.get("/data")
 def show_data(request: Request) -> Response:
     """Show the newest version of every table, and why rows were dropped."""
-    project = project_of(request)
+    project = project_shown(request)
     with project.ledger() as ledger:
         made = tables_made(ledger)
     newest: dict[str, MadeTable] = {}
@@ -46,7 +46,7 @@ def show_data(request: Request) -> Response:
 @data_routes.get("/table/{digest}/columns")
 def show_columns(request: Request, digest: str) -> Response:
     """Show how the values of each column are spread."""
-    record, table = project_of(request).table(digest)
+    record, table = project_shown(request).table(digest)
     spreads = [(each, None if each.chosen else chart_of_spread(each)) for each in spreads_of(table)]
     return render_page(request, "columns.html", section="Data", record=record, spreads=spreads)
 
@@ -54,7 +54,7 @@ def show_columns(request: Request, digest: str) -> Response:
 @data_routes.get("/table/{digest}/curves")
 def show_curves(request: Request, digest: str) -> Response:
     """Draw the metrics of a training."""
-    record, table = project_of(request).table(digest)
+    record, table = project_shown(request).table(digest)
     if record.type != "curve":
         raise UserError(f"{record.path} is no table of curves, but of {record.type}")
     charts = charts_of_curve(collected(table.rows(), table))
@@ -75,7 +75,7 @@ def read_chart_asset(name: str) -> Response:
 @data_routes.get("/table/{digest}/versions")
 def show_versions(request: Request, digest: str) -> Response:
     """Show every version of a table."""
-    project = project_of(request)
+    project = project_shown(request)
     record = project.artifact(digest)
     with project.ledger() as ledger:
         versions = versions_of(ledger, record)
@@ -85,7 +85,7 @@ def show_versions(request: Request, digest: str) -> Response:
 @data_routes.get("/data/diff")
 def show_table_difference(request: Request, before: str, after: str) -> Response:
     """Compare two tables row by row."""
-    project = project_of(request)
+    project = project_shown(request)
     (old, first), (new, second) = project.table(before), project.table(after)
     found = differing_rows(first, second, most=_MOST_DIFFERING)
     return render_page(request, "table_diff.html", section="Data", old=old, new=new, found=found)

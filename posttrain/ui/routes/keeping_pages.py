@@ -13,7 +13,7 @@ from posttrain.publishing.release.registered import registered
 from posttrain.publishing.release.tags import promotions
 from posttrain.publishing.release.verify import said_about
 from posttrain.stage.errors import UserError
-from posttrain.ui.render import project_of, render_page, whole_page
+from posttrain.ui.render import project_shown, render_page, whole_page
 from posttrain.ui.run_list import tail_of
 from posttrain.ui.schedule_list import listed_schedules, listed_ticks
 from posttrain.ui.windows import Memory
@@ -30,7 +30,7 @@ _gathering = threading.Lock()
 @keeping_routes.get("/releases")
 def show_releases(request: Request) -> Response:
     """Show releases with their environments, and every promotion."""
-    root = project_of(request).root
+    root = project_shown(request).root
     return render_page(
         request,
         "releases.html",
@@ -43,7 +43,7 @@ def show_releases(request: Request) -> Response:
 @keeping_routes.get("/release/{target}")
 def show_release(request: Request, target: str) -> Response:
     """Show one release: its figures, and what let it pass its gates."""
-    root = project_of(request).root
+    root = project_shown(request).root
     tag = parse_tag(target)
     folder = tag.folder(root)
     if not folder.is_dir():
@@ -62,7 +62,7 @@ def show_release(request: Request, target: str) -> Response:
 @keeping_routes.get("/schedules")
 def show_schedules(request: Request, name: str = "") -> Response:
     """Show every schedule, and what became of what was due."""
-    root = project_of(request).root
+    root = project_shown(request).root
     return render_page(
         request,
         "schedules.html",
@@ -76,7 +76,7 @@ def show_schedules(request: Request, name: str = "") -> Response:
 @keeping_routes.get("/schedules/{name}/log")
 def show_schedule_log(request: Request, name: str, due: float) -> Response:
     """Show the end of the log of a scheduled run, where its notes say that it is."""
-    root = project_of(request).root
+    root = project_shown(request).root
     found = [each for each in listed_ticks(root, name, limit=_MOST_TICKS) if each.due == due]
     if not found or not found[0].log:
         raise UserError(f"the notes of schedule '{name}' name no log of that moment")
@@ -93,7 +93,7 @@ def show_claims_section(request: Request) -> Response:
 @keeping_routes.get("/claims/page")
 def show_claims_page(request: Request) -> Response:
     """Answer with the claims' own page."""
-    root = project_of(request).root
+    root = project_shown(request).root
     # What is in force of methods is one for all threads.
     with _gathering:
         made = int(time.time() / _CLAIMS_SECONDS)

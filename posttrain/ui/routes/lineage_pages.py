@@ -1,7 +1,5 @@
 """Lineage: the page of the graph, for any node and either direction."""
 
-from typing import Literal
-
 from fastapi import APIRouter, Request, Response
 
 from posttrain.provenance.ledger import Ledger
@@ -9,19 +7,18 @@ from posttrain.provenance.lineage import queries
 from posttrain.provenance.lineage.names import find_node
 from posttrain.provenance.lineage.places import from_root
 from posttrain.provenance.lineage.render import FORMATS, View
-from posttrain.ui.render import project_of, render_page, whole_page
+from posttrain.provenance.lineage.render.view import Direction
+from posttrain.ui.render import project_shown, render_page, whole_page
 
 lineage_routes = APIRouter()
 
 _MOST_NODES = 60
 
-Direction = Literal["up", "down"]
-
 
 @lineage_routes.get("/lineage")
 def show_lineage(request: Request, node: str = "", direction: Direction = "up") -> Response:
     """Show what a node was made from, or into; the newest artifact where none is named."""
-    project = project_of(request)
+    project = project_shown(request)
     with project.ledger() as ledger:
         known = _known_nodes(ledger)
         asked = node or next(iter(known), "")
@@ -35,7 +32,7 @@ def show_lineage(request: Request, node: str = "", direction: Direction = "up") 
 @lineage_routes.get("/lineage/graph")
 def show_graph(request: Request, node: str, direction: Direction = "up") -> Response:
     """Answer with the graph's own page."""
-    project = project_of(request)
+    project = project_shown(request)
     ask = queries.up if direction == "up" else queries.down
     with project.ledger() as ledger:
         found = find_node(ledger, node, root=project.root, cwd=project.root)

@@ -10,7 +10,7 @@ from posttrain.data.reviews import read_reviews
 from posttrain.operations.reviewing import FOLDER_OF_REVIEWS, write_review
 from posttrain.provenance.lineage.tables import collected
 from posttrain.stage.errors import UserError
-from posttrain.ui.render import project_of, render_page
+from posttrain.ui.render import project_shown, render_page
 
 review_routes = APIRouter()
 
@@ -26,7 +26,7 @@ def write_row_review(
     reason: Annotated[str, Form()] = "",
 ) -> Response:
     """Write a verdict on a row, and go to the next one."""
-    project = project_of(request)
+    project = project_shown(request)
     record, table = project.table(digest)
     rows = collected(table.rows().select("id").slice(number, 2), table)["id"].to_list()
     if not rows:
@@ -44,7 +44,7 @@ def write_row_review(
 @review_routes.get("/reviews")
 def show_reviews(request: Request) -> Response:
     """Show every table of reviews, and how curate takes it."""
-    root = project_of(request).root
+    root = project_shown(request).root
     found = []
     for path in sorted((root / FOLDER_OF_REVIEWS).glob("*.parquet")):
         rows = read_reviews(path).sort("reviewed", descending=True)

@@ -6,8 +6,7 @@ import polars as pl
 from fastapi import APIRouter, Request, Response
 
 from posttrain.operations.reviewing import reviews_on
-from posttrain.operations.row_origins import ends_of_trace
-from posttrain.operations.row_verdicts import verdicts_on
+from posttrain.operations.row_origins import ends_of_trace, verdicts_on
 from posttrain.provenance.ledger import ArtifactRecord, Ledger
 from posttrain.provenance.lineage.names import find_node
 from posttrain.provenance.lineage.rows import trace
@@ -15,10 +14,16 @@ from posttrain.provenance.lineage.tables import Table, collected, open_tables
 from posttrain.stage.errors import UserError
 from posttrain.ui.catalog import tables_made
 from posttrain.ui.figures import chart_of_problem
-from posttrain.ui.messages import messages_of
 from posttrain.ui.project import Project
-from posttrain.ui.render import project_of, render_page
-from posttrain.ui.rollouts import decoder_for, group_of, history_of, problem_of, spans_by_token
+from posttrain.ui.render import project_shown, render_page
+from posttrain.ui.rollouts import (
+    decoder_for,
+    group_of,
+    history_of,
+    messages_of,
+    problem_of,
+    spans_by_token,
+)
 
 row_routes = APIRouter()
 
@@ -29,7 +34,7 @@ _ROLLOUT = {"token_ids", "spans", "logprobs", "advantages", "components", "step"
 @row_routes.get("/table/{digest}/row/{number}")
 def show_row(request: Request, digest: str, number: int, problem: str = "") -> Response:
     """Show one row of a table, as its kind asks for."""
-    project = project_of(request)
+    project = project_shown(request)
     record, table = project.table(digest)
     row = _row(table, number)
     common: dict[str, Any] = {"record": record, "number": number, "row": row, "refused": problem}
@@ -56,7 +61,7 @@ def show_row(request: Request, digest: str, number: int, problem: str = "") -> R
 @row_routes.get("/table/{digest}/row/{number}/origin")
 def show_origin(request: Request, digest: str, number: int) -> Response:
     """Show the rows of earlier tables that a row was made from, and the lines of files."""
-    project = project_of(request)
+    project = project_shown(request)
     record, table = project.table(digest)
     head = _frame(table, number)
     chosen = pl.Series([number], dtype=pl.UInt32)
@@ -92,7 +97,7 @@ def show_origin(request: Request, digest: str, number: int) -> Response:
 @row_routes.get("/table/{digest}/problem/{problem_id}")
 def show_problem(request: Request, digest: str, problem_id: str) -> Response:
     """Show what became of a problem over the steps of a training."""
-    project = project_of(request)
+    project = project_shown(request)
     record, table = project.table(digest)
     if "problem_id" not in pl.read_parquet_schema(table.file) or record.type != "rollouts":
         raise UserError(f"{record.path} is no table of rollouts, so it has no history of problems")

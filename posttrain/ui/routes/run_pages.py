@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from posttrain.provenance.lineage.names import find_run
-from posttrain.ui.render import project_of, render_page
+from posttrain.ui.render import project_shown, render_page
 from posttrain.ui.run_list import list_run, live_stages, log_of
 
 run_routes = APIRouter()
@@ -14,7 +14,7 @@ _MOST_RUNS = 100
 @run_routes.get("/")
 def show_runs(request: Request, most: int = _MOST_RUNS) -> Response:
     """Show the newest runs."""
-    project = project_of(request)
+    project = project_shown(request)
     with project.ledger() as ledger:
         found = ledger.runs(limit=most + 1)
         listed = [list_run(project, ledger, run) for run in found[:most]]
@@ -26,7 +26,7 @@ def show_runs(request: Request, most: int = _MOST_RUNS) -> Response:
 @run_routes.get("/live")
 def show_live(request: Request) -> Response:
     """Show what runs now, as a part of a page that asks for it again and again."""
-    project = project_of(request)
+    project = project_shown(request)
     with project.ledger() as ledger:
         running = [run for run in ledger.runs(limit=_MOST_RUNS) if run.status == "running"]
     found = [(run, live_stages(project, run)) for run in running]
@@ -36,7 +36,7 @@ def show_live(request: Request) -> Response:
 @run_routes.get("/run/{name}")
 def show_run(request: Request, name: str) -> Response:
     """Show one run: its stages, what they made and measured, and their logs."""
-    project = project_of(request)
+    project = project_shown(request)
     with project.ledger() as ledger:
         run = find_run(ledger, name)
         listed = list_run(project, ledger, run)
@@ -55,7 +55,7 @@ def show_run(request: Request, name: str) -> Response:
 @run_routes.get("/run/{name}/log/{stage}")
 def show_log(request: Request, name: str, stage: str) -> Response:
     """Show the end of a stage's log."""
-    project = project_of(request)
+    project = project_shown(request)
     with project.ledger() as ledger:
         run = find_run(ledger, name)
     text = log_of(project, run, stage)

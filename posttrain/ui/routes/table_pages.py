@@ -10,7 +10,7 @@ from posttrain.stage.errors import UserError
 from posttrain.ui.catalog import newest_of_kind, versions_of
 from posttrain.ui.grid import EXAMPLES, described
 from posttrain.ui.project import Project
-from posttrain.ui.render import project_of, render_page
+from posttrain.ui.render import project_shown, render_page
 from posttrain.ui.windows import ListedTable, Memory, RowQuestion, list_table
 
 table_routes = APIRouter()
@@ -44,7 +44,7 @@ def _asked(where: str, search: str, chosen: list[str], sort: str, descending: bo
 @table_routes.get("/rollouts")
 def show_newest_rollouts(request: Request) -> Response:
     """Show the rollouts that were made last."""
-    project = project_of(request)
+    project = project_shown(request)
     with project.ledger() as ledger:
         newest = newest_of_kind(ledger, "rollouts")
     if newest is None:
@@ -63,7 +63,7 @@ def show_table(  # noqa: PLR0913 - each is one field of the form
     descending: bool = False,
 ) -> Response:
     """Show the rows of a table."""
-    project = project_of(request)
+    project = project_shown(request)
     record, listed = open_listed(project, digest)
     asked = _asked(where, search, chosen, sort, descending)
     problem = ""
@@ -93,7 +93,7 @@ def show_table(  # noqa: PLR0913 - each is one field of the form
 @table_routes.get("/table/{digest}/choices")
 def show_choices(request: Request, digest: str) -> Response:
     """Show what rows can be chosen by, as a part of the page of a table."""
-    _, listed = open_listed(project_of(request), digest)
+    _, listed = open_listed(project_shown(request), digest)
     return render_page(request, "choices.html", choices=listed.choices(), chosen=())
 
 
@@ -110,7 +110,7 @@ def read_rows(  # noqa: PLR0913 - each is one field of the form
     descending: bool = False,
 ) -> Response:
     """Read a window on the rows that are asked for, as JSON."""
-    _, listed = open_listed(project_of(request), digest)
+    _, listed = open_listed(project_shown(request), digest)
     asked = _asked(where, search, chosen, sort, descending)
     try:
         return JSONResponse(_window(listed, asked, start, count))
