@@ -112,7 +112,7 @@ def live_stages(project: Project, run: Run) -> list[LiveStage]:
     """
     if run.status != "running":
         return []
-    found = read_progress(project.root / STATE_DIR / "runs" / run.id)
+    found = read_progress(_run_folder(project, run.id))
     return [
         LiveStage(
             name,
@@ -126,20 +126,32 @@ def live_stages(project: Project, run: Run) -> list[LiveStage]:
     ]
 
 
-def log_of(project: Project, run: Run, stage: str) -> str:
+def log_of(project: Project, run: Run, stage: str, recorded: str) -> str:
     """Read the end of a stage's log.
 
     Args:
         project: Whose run it is.
         run: Which.
         stage: Its name.
+        recorded: Path of the log as its record has it; empty where there is no record yet.
 
     Returns:
         The last lines; empty where there is none.
 
     """
-    path = project.root / STATE_DIR / "runs" / run.id / f"{stage}.log"
-    return tail_of(path)
+    own = _run_folder(project, run.id) / f"{stage}.log"
+    places = [own, *(tree / recorded for tree in _trees(project) if recorded)]
+    return next((text for text in map(tail_of, places) if text), "")
+
+
+def _trees(project: Project) -> list[Path]:
+    """The project, and the worktrees in which schedules run it."""
+    return [project.root, *sorted(project.root.glob(f"{STATE_DIR}/worktrees/*/tree"))]
+
+
+def _run_folder(project: Project, run_id: str) -> Path:
+    folders = [tree / STATE_DIR / "runs" / run_id for tree in _trees(project)]
+    return next((each for each in folders if each.is_dir()), folders[0])
 
 
 def tail_of(path: Path) -> str:

@@ -47,6 +47,13 @@ def test_a_log_is_text_and_no_markup(client):
     assert "There is no log" in read(client, "/run/first/log/rl")
 
 
+def test_the_log_of_a_scheduled_run_is_found_in_its_worktree(client, made):
+    folder = made.root / ".posttrain/worktrees/nightly/tree/.posttrain/runs/first"
+    folder.mkdir(parents=True)
+    (folder / "evaluate.log").write_text("all were graded")
+    assert "all were graded" in read(client, "/run/first/log/evaluate")
+
+
 def test_two_runs_differ_in_recipe_code_data_and_metrics(client):
     told = read(client, "/compare?run=second&run=first")
     assert "rl.learning_rate 0.001 0.01 rl" in told

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request, Response
 
 from posttrain.provenance.lineage.names import find_run
 from posttrain.ui.render import project_shown, render_page
-from posttrain.ui.run_list import list_run, live_stages, log_of
+from posttrain.ui.run_list import last_attempts, list_run, live_stages, log_of
 
 run_routes = APIRouter()
 
@@ -58,5 +58,7 @@ def show_log(request: Request, name: str, stage: str) -> Response:
     project = project_shown(request)
     with project.ledger() as ledger:
         run = find_run(ledger, name)
-    text = log_of(project, run, stage)
+        stage_runs = last_attempts(ledger.stage_runs(run.id))
+    recorded = next((each.log_path for each in stage_runs if each.stage == stage), "")
+    text = log_of(project, run, stage, recorded)
     return render_page(request, "log.html", section="Runs", run=run, stage=stage, text=text)
