@@ -10,6 +10,7 @@ CellShape = Literal["number", "text", "yes_no"]
 
 _LONGEST = 160
 _MOST_COMPONENTS = 8
+_OF_ONE_ROW = frozenset({"token_ids", "spans", "versions", "turns", "facts", "token_rewards"})
 _LAST = ("parents", "metadata", "context", "origin_file", "origin_line")
 
 
@@ -25,6 +26,20 @@ class ListedColumn:
     def heading(self) -> str:
         """Its name as people write it."""
         return self.name.replace("_", " ")
+
+
+def listed_from(kind: str, schema: Mapping[str, pl.DataType]) -> list[str]:
+    """Name the columns of a table that its list is computed from.
+
+    Args:
+        kind: Of the artifact, such as ``rollouts``.
+        schema: Type of every column.
+
+    Returns:
+        All but those that are long and seen on the page of a row alone.
+
+    """
+    return [name for name in schema if kind != "rollouts" or name not in _OF_ONE_ROW]
 
 
 def listed_columns(

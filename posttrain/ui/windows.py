@@ -7,7 +7,6 @@ texts in the file. What was asked last is kept, so that scrolling asks no questi
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -15,12 +14,11 @@ import polars as pl
 
 from posttrain.provenance.lineage.tables import Table, collected
 from posttrain.stage.errors import UserError, nearest
-from posttrain.ui.columns import ListedColumn, listed_columns
+from posttrain.ui.columns import ListedColumn, listed_columns, listed_from
 
 T = TypeVar("T")
 
 _FIRST = 100
-_readers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="table")
 _MOST_VALUES = 12
 """Of a text or a yes or no: with so many different values or fewer it is chosen from a list."""
 
@@ -61,16 +59,37 @@ class Memory(Generic[T]):
         return made
 
 
+class Later(Generic[T]):
+    """A costly result that is made when it is first asked for; who asks meanwhile waits."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made: list[T] = []
+
+    @property
+    def done(self) -> bool:
+        """Whether it is there."""
+        return bool(self._made)
+
+    def result(self) -> T:
+        """Return it, made or waited for where it is not there."""
+        with self._lock:
+            if not self._made:
+                self._made.append(self._make())
+            return self._made[0]
+
+
 @dataclass(frozen=True)
 class ListedTable:
-    """A table with its first rows, and what is listed of all of them once that was read.
+    """A table with its first rows, and what is listed of all of them once that was asked for.
 
     Args:
         table: The table.
         columns: What is listed.
         num_rows: How many there are in all.
         first: Cells of the first rows.
-        read: Gives the cells of all rows, once they are there.
+        read: Gives the cells of all rows.
 
     """
 
@@ -78,11 +97,11 @@ class ListedTable:
     columns: list[ListedColumn]
     num_rows: int
     first: pl.DataFrame
-    read: Future[pl.DataFrame]
+    read: Later[pl.DataFrame]
 
     @property
     def cells(self) -> pl.DataFrame:
-        """The cells of all rows, waited for."""
+        """The cells of all rows."""
         return self.read.result()
 
     def choices(self) -> dict[str, list[tuple[str, int]]]:
@@ -169,21 +188,23 @@ class ListedTable:
 
 
 def list_table(table: Table, kind: str) -> ListedTable:
-    """Read the first rows of a table, and begin to read what is listed of all.
+    """Read the first rows of a table.
 
     Args:
         table: The table.
         kind: Of the artifact.
 
     Returns:
-        It, ready to be shown from its beginning.
+        It, ready to be shown from its beginning; all its rows are read when they are asked for.
 
     """
-    head = collected(table.rows().head(_FIRST), table)
-    columns = listed_columns(kind, head.schema, head)
-    count = int(collected(table.rows().select(pl.len()), table).item())
-    read = _readers.submit(lambda: _cells(table.rows(), columns, table))
-    return ListedTable(table, columns, count, _cells(head.lazy(), columns, table), read)
+    rows = table.rows()
+    schema = rows.collect_schema()
+    head = collected(rows.select(listed_from(kind, schema)).head(_FIRST), table)
+    columns = listed_columns(kind, schema, head)
+    count = int(collected(rows.select(pl.len()), table).item())
+    first = _cells(head.lazy(), columns, table)
+    return ListedTable(table, columns, count, first, Later(lambda: _cells(rows, columns, table)))
 
 
 def _cells(rows: pl.LazyFrame, columns: list[ListedColumn], table: Table) -> pl.DataFrame:

@@ -83,7 +83,7 @@ def show_table(  # noqa: PLR0913 - each is one field of the form
         asked=asked,
         problem=problem,
         # They ask for all rows; a table that is opened anew is shown before it has been read.
-        choices=listed.choices() if listed.read.done() or asked.chosen else None,
+        choices=listed.choices() if listed.read.done or asked.chosen else None,
         example=EXAMPLES.get(record.type, "length(id) > 0"),
         schema=listed.table.rows().collect_schema().names(),
         versions=versions,
