@@ -51,7 +51,8 @@ def chart_of_metric(name: str, figures: Sequence[MeasuredFigure]) -> Chart | Non
     anew = [each for each in figures if not each.repeated][-_MOST_RUNS:][::-1]
     rows = [
         ChartRow(
-            " · ".join([moment(each.started), each.recipe, *each.releases]),
+            # Runs of one minute are told apart by their ids.
+            " · ".join([moment(each.started), each.recipe, each.run_id, *each.releases]),
             name,
             1,
             each.value,

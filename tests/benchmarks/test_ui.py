@@ -1,4 +1,4 @@
-"""The benchmark of the page: its tables are those of the kept figures, and its rollouts are some."""
+"""The benchmark of the page: its tables are those of the figures; its rollouts are real ones."""
 
 import json
 
