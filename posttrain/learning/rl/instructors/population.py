@@ -4,14 +4,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from random import Random
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.learning.rl.instructors.authored import AuthoredInstructor, InstructionWriter
+from posttrain.learning.episodes.players.base import PORT, Player
+from posttrain.learning.episodes.players.policy import PolicyPlayer
+from posttrain.learning.episodes.players.registry import PLAYERS
+from posttrain.learning.rl.instructors.authored import InstructionWriter
 from posttrain.learning.rl.instructors.base import (
     InstructedAttempts,
     InstructionStream,
+    Instructor,
     InstructorBench,
 )
 from posttrain.learning.rl.instructors.members import (
@@ -20,10 +24,13 @@ from posttrain.learning.rl.instructors.members import (
     ranked,
     weights_of,
 )
+from posttrain.learning.rl.instructors.reflection import AUTHOR
+from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
+from posttrain.stage.slots import InSlot
 
 
-class PopulationInstructor(AuthoredInstructor):
+class PopulationInstructor(Instructor):
     """Draw instructions by what they earn, and replace those that earn little by new ones.
 
     An instruction is drawn with softmax(w / temperature), w a moving average of what the rollouts
@@ -53,6 +60,21 @@ class PopulationInstructor(AuthoredInstructor):
     """Steps after which members go and come; 0 for never."""
     keep: float = Field(default=0.5, gt=0.0, lt=1.0)
     """Share of the members, rounded up, that stays then."""
+    author: Annotated[Player, InSlot(PLAYERS)] = PolicyPlayer()
+    """Who writes new ones: the policy as it is then, a checkpoint, an endpoint; `script` joins two
+    members, and looks at no failure."""
+    candidates: int = Field(default=4, ge=1)
+    """New ones that are written each time; the best fill the places that are free."""
+    tries: int = Field(default=8, ge=0)
+    """Problems that each of them is tried on, one attempt each; 0 takes them as they come."""
+    replay: int = Field(default=64, ge=1)
+    """Failures that are kept: of each group that was not solved throughout, the worst attempt."""
+    shown: int = Field(default=3, ge=1)
+    """Of these, the most that an author is shown: its parent's own first, the latest first."""
+    max_tokens: int = Field(default=128, ge=1)
+    """Most tokens that an author draws."""
+    author_temperature: float = Field(default=1.0, ge=0.0)
+    """Of an author that draws tokens here; endpoints have their own."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -65,14 +87,44 @@ class PopulationInstructor(AuthoredInstructor):
             )
         return self
 
+    @property
+    def players_asked(self) -> Mapping[str, str]:
+        """What the author asks; see `Instructor.players_asked`."""
+        return {f"{PORT}.{port}": AUTHOR for port in self.author.ports()}
+
     def begins_with(self) -> tuple[str, ...]:
         """Its texts; see `Instructor.begins_with`."""
         return self.texts
 
     def start(self, bench: InstructorBench) -> "InstructionPopulation":
-        """Begin with its texts, of which nothing is known; see `Instructor.start`."""
+        """Begin with its texts, of which nothing is known; see `Instructor.start`.
+
+        Raises:
+            UserError: The policy is shared out over several processes.
+
+        """
+        if bench.table.policy is None:
+            raise UserError(
+                "rl.draw.instructions: a population has its new members written and tried by the"
+                " whole policy, and several processes share it out; set resources.processes to 1,"
+                " or leave instructions out"
+            )
         members = [InstructionMember(text) for text in self.texts]
-        return InstructionPopulation(self, self.writer(bench), members, bench.seed)
+        return InstructionPopulation(self, self._writer(bench), members, bench.seed)
+
+    def _writer(self, bench: InstructorBench) -> InstructionWriter:
+        """Let the author sit down; it knows of no failure yet."""
+        from posttrain.learning.rollouts.engines.base import SamplingParams
+
+        return InstructionWriter(
+            bench,
+            self.author.sit(bench.table),
+            SamplingParams(self.max_tokens, temperature=self.author_temperature),
+            candidates=self.candidates,
+            tries_of_each=self.tries,
+            replay=self.replay,
+            shown=self.shown,
+        )
 
 
 @dataclass
