@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from posttrain.data.batching import length_buckets
 from posttrain.learning.maths.entropy import entropy_from_hidden, entropy_from_logits
@@ -129,12 +130,9 @@ class ModelPasses:
         """Exact entropy at the drawn tokens in nats, with gradient; 0 at the others. ``[B, T]``."""
         hidden_ND, head, final = _before_the_head(self, batch)
         if final.changes_nothing and head.bias is None:
-            entropy_N = entropy_from_hidden(
-                hidden_ND / self.config.temperature, widened(head.weight)
-            )
+            entropy_N = entropy_from_hidden(hidden_ND / self.config.temperature, head.weight)
         else:
-            logits_NV = final(head_product(hidden_ND, head.weight, head.bias))
-            entropy_N = entropy_from_logits(logits_NV / self.config.temperature)
+            entropy_N = _entropy_in_chunks(hidden_ND, head, final, self.config.temperature)
         zeros_BT = entropy_N.new_zeros(batch.mask_BT.shape)
         return zeros_BT.masked_scatter(batch.mask_BT, entropy_N)
 
@@ -237,6 +235,25 @@ def _before_the_head(passes: ModelPasses, batch: TrainBatch) -> tuple[Tensor, An
         hidden_BTD[batch.mask_BT[:, 1:]],
         model.get_output_embeddings(),
         final_logits(model.config),
+    )
+
+
+def _entropy_in_chunks(
+    hidden_ND: Tensor, head: Any, final: FinalLogits, temperature: float
+) -> Tensor:
+    """Entropies ``[N]`` where more than a product follows, `CHUNK_ELEMENTS` logits at a time."""
+
+    def of_chunk(chunk_ND: Tensor) -> Tensor:
+        logits_NV = final(head_product(chunk_ND, head.weight, head.bias))
+        return entropy_from_logits(logits_NV / temperature)
+
+    chunks = torch.split(hidden_ND, max(1, CHUNK_ELEMENTS // head.weight.shape[0]))
+    # Logits are computed again in the backward pass; nothing in them is random.
+    return torch.cat(
+        [
+            checkpoint(of_chunk, each, use_reentrant=False, preserve_rng_state=False)
+            for each in chunks
+        ]
     )
 
 
