@@ -1,23 +1,18 @@
 """Put several policies together: the connected ones, and copies of the first."""
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from posttrain.learning.curriculum.base import ProblemPool
 from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.models.context import check_reads_alike
 from posttrain.learning.models.load import Policy, weights_digest
 from posttrain.learning.rl.build import build_learner
-from posttrain.learning.rl.build import load_to_train as load_to_train
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.member import FIRST, Member
+from posttrain.learning.rl.member import FIRST
 from posttrain.learning.rl.several_config import SeveralConfig
-from posttrain.learning.rl.state import start_state
-from posttrain.learning.rl.tools import open_tools
-from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
+from posttrain.learning.training.prepare import load_to_train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
@@ -101,37 +96,6 @@ def context_of(name: str, context: StageContext) -> StageContext:
     scratch = context.scratch / POLICIES / name
     scratch.mkdir(parents=True, exist_ok=True)
     return replace(context, seed=seed, scratch=scratch, emit=emit)
-
-
-@contextmanager
-def open_members(
-    learning: Sequence[Learning],
-    config: SeveralConfig,
-    pool: ProblemPool,
-    inputs: Mapping[str, Path],
-) -> Iterator[list[Member]]:
-    """Open for each policy what draws from it and what rewards it.
-
-    Args:
-        learning: The policies.
-        config: Of the stage.
-        pool: The problems, and what is known of them.
-        inputs: Of the stage by port; components of the reward ask some of them.
-
-    Yields:
-        The policies, ready for the first step.
-
-    """
-    members = []
-    with ExitStack() as opened:
-        for each in learning:
-            tools = open_tools(
-                TorchEngine(), config.reward, each.policy, each.learner, each.context, inputs=inputs
-            )
-            bench, ahead = opened.enter_context(tools)
-            state = start_state(config, pool, each.learner, bench, ahead, each.context)
-            members.append(Member(each.name, each.context.seed, state))
-        yield members
 
 
 def _further(
