@@ -1,6 +1,5 @@
 """A population of instructions: drawn by what they earn, thinned out, and written anew."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from random import Random
@@ -11,7 +10,7 @@ from pydantic import Field, model_validator
 from posttrain.learning.episodes.players.base import PORT, Player
 from posttrain.learning.episodes.players.policy import PolicyPlayer
 from posttrain.learning.episodes.players.registry import PLAYERS
-from posttrain.learning.rl.instructors.authored import InstructionWriter
+from posttrain.learning.rl.instructors.authored import InstructionWriter, seat_of_author
 from posttrain.learning.rl.instructors.base import (
     InstructedAttempts,
     InstructionStream,
@@ -20,12 +19,12 @@ from posttrain.learning.rl.instructors.base import (
 )
 from posttrain.learning.rl.instructors.members import (
     InstructionMember,
+    best_and_rest,
     draw_shares,
     ranked,
     weights_of,
 )
 from posttrain.learning.rl.instructors.reflection import AUTHOR
-from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
 from posttrain.stage.slots import InSlot
 
@@ -99,32 +98,28 @@ class PopulationInstructor(Instructor):
     def start(self, bench: InstructorBench) -> "InstructionPopulation":
         """Begin with its texts, of which nothing is known; see `Instructor.start`.
 
+        Args:
+            bench: Who writes and who tries what is written.
+
+        Returns:
+            What chooses, with its state.
+
         Raises:
             UserError: The policy is shared out over several processes.
 
         """
-        if bench.table.policy is None:
-            raise UserError(
-                "rl.draw.instructions: a population has its new members written and tried by the"
-                " whole policy, and several processes share it out; set resources.processes to 1,"
-                " or leave instructions out"
-            )
-        members = [InstructionMember(text) for text in self.texts]
-        return InstructionPopulation(self, self._writer(bench), members, bench.seed)
-
-    def _writer(self, bench: InstructorBench) -> InstructionWriter:
-        """Let the author sit down; it knows of no failure yet."""
         from posttrain.learning.rollouts.engines.base import SamplingParams
 
-        return InstructionWriter(
+        writer = InstructionWriter(
             bench,
-            self.author.sit(bench.table),
+            seat_of_author(self.author, bench),
             SamplingParams(self.max_tokens, temperature=self.author_temperature),
             candidates=self.candidates,
             tries_of_each=self.tries,
             replay=self.replay,
             shown=self.shown,
         )
+        return InstructionPopulation(self, writer, [InstructionMember(each) for each in self.texts])
 
 
 @dataclass
@@ -134,8 +129,6 @@ class InstructionPopulation(InstructionStream):
     config: PopulationInstructor
     writer: InstructionWriter
     members: list[InstructionMember]
-    seed: int
-    """Of the run."""
 
     def shares(self) -> list[float]:
         """The probability of each member; see `draw_shares`."""
@@ -144,7 +137,8 @@ class InstructionPopulation(InstructionStream):
     def choose(self, problems: Sequence[str], *, step: int) -> Sequence[str]:
         """Draw by `shares`; see `InstructionStream.choose`."""
         texts, shares = [each.text for each in self.members], self.shares()
-        seeds = [purpose_seed(self.seed, "instruction", step, each) for each in problems]
+        run = self.writer.bench.seed
+        seeds = [purpose_seed(run, "instruction", step, each) for each in problems]
         return [Random(each).choices(texts, shares)[0] for each in seeds]
 
     def observe(self, attempts: Sequence[InstructedAttempts]) -> None:
@@ -162,10 +156,8 @@ class InstructionPopulation(InstructionStream):
         self.writer.author.begin(step)
         if not self.config.every or not step or step % self.config.every:
             return
-        members = ranked(self.members)
-        number = math.ceil(self.config.keep * len(members))
-        staying, going = members[:number], members[number:]
-        known, places = {each.text for each in members}, self.config.size - len(staying)
+        staying, going = best_and_rest(self.members, self.config.keep)
+        known, places = {each.text for each in self.members}, self.config.size - len(staying)
         coming = self.writer.newcomers(staying, known, places, step=step)
         # Who goes makes room: where fewer come in, the best of those who would go stay.
         self.members = [*staying, *going[: max(0, len(going) - len(coming))], *coming]
