@@ -11,8 +11,7 @@ from posttrain.learning.models.load import save_policy, weights_digest
 from posttrain.learning.rl.generation import with_limit
 from posttrain.learning.rl.method_record import checkpoint_identity, method_in_report
 from posttrain.learning.rl.several import SeveralState, train_together
-from posttrain.learning.rl.several_build import Learning, build_policies
-from posttrain.learning.rl.several_tools import open_members
+from posttrain.learning.rl.several_build import Learning, build_policies, open_members
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.prepare import load_to_train
 from posttrain.stage.context import StageContext

@@ -1,17 +1,21 @@
 """Put several policies together: the connected ones, and copies of the first."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from posttrain.learning.episodes.environments.base import POLICY
+from posttrain.learning.curriculum.base import ProblemPool
 from posttrain.learning.models.context import check_reads_alike
 from posttrain.learning.models.load import Policy, weights_digest
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.member import FIRST
+from posttrain.learning.rl.member import COPIED, FIRST, Member
 from posttrain.learning.rl.several_config import SeveralConfig
+from posttrain.learning.rl.state import start_state
+from posttrain.learning.rl.tools import open_tools
+from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
 from posttrain.learning.training.prepare import load_to_train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -65,7 +69,7 @@ def build_policies(
         )
     for number in range(2, count + 1):
         if len(policies) < count:
-            policies[f"{POLICY}_{number}"] = Policy(copy.deepcopy(first.model), first.tokenizer)
+            policies[f"{COPIED}_{number}"] = Policy(copy.deepcopy(first.model), first.tokenizer)
     read = {port: inputs[port] for port in ("reference",) if port in inputs}
     found = []
     for name, policy in policies.items():
@@ -98,14 +102,45 @@ def context_of(name: str, context: StageContext) -> StageContext:
     return replace(context, seed=seed, scratch=scratch, emit=emit)
 
 
+@contextmanager
+def open_members(
+    learning: Sequence[Learning],
+    config: SeveralConfig,
+    pool: ProblemPool,
+    inputs: Mapping[str, Path],
+) -> Iterator[list[Member]]:
+    """Open for each policy what draws from it and what rewards it.
+
+    Args:
+        learning: The policies.
+        config: Of the stage.
+        pool: The problems, and what is known of them.
+        inputs: Of the stage by port; components of the reward ask some of them.
+
+    Yields:
+        The policies, ready for the first step.
+
+    """
+    members = []
+    with ExitStack() as opened:
+        for each in learning:
+            tools = open_tools(
+                TorchEngine(), config.reward, each.policy, each.learner, each.context, inputs=inputs
+            )
+            bench, ahead = opened.enter_context(tools)
+            state = start_state(config, pool, each.learner, bench, ahead, each.context)
+            members.append(Member(each.name, each.context.seed, state))
+        yield members
+
+
 def _further(
     name: str, path: Path, first: Policy, config: SeveralConfig, context: StageContext
 ) -> Policy:
     """A connected policy, which must read and write what the first does."""
     where = f"coevolve.inputs.{POLICIES}.{name}"
-    if name.startswith(POLICY):
+    if name.startswith(COPIED):
         raise UserError(
-            f"{where}: names that begin with {POLICY} are those of the first policy and its copies;"
+            f"{where}: names that begin with {COPIED} are those of the first policy and its copies;"
             " connect it under another name"
         )
     loaded = load_to_train(path, config.learner, device=context.device)
