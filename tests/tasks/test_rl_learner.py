@@ -561,7 +561,8 @@ def test_the_exact_entropy_of_a_head_with_a_bias_is_the_same_in_chunks(guesser, 
     entropy = -(logprobs.exp() * logprobs).sum(-1).mean().item()
     assert metrics["entropy_exact"] == pytest.approx(entropy, abs=1e-5)
     # Two of the drawn tokens at a time.
-    monkeypatch.setattr("posttrain.learning.rl.passes.CHUNK_ELEMENTS", 2 * len(head.weight))
+    slices = "posttrain.learning.models.token_slices"
+    monkeypatch.setattr(f"{slices}.CHUNK_ELEMENTS", 2 * len(head.weight))
     parts, metrics = gradient(policy, groups, algorithm=bonus)
     assert metrics["entropy_exact"] == pytest.approx(entropy, abs=1e-5)
     for found, expected in zip(parts[0], whole[0], strict=True):
