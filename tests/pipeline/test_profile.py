@@ -312,7 +312,7 @@ def test_params_yaml_says_real_alone(load):
 
 
 def test_the_readmes_own_model_learns_at_the_rates_of_its_size(tmp_path):
-    """Every default of a tiny model that used to reach a real one is another here."""
+    """No default that is for a tiny model reaches it."""
     readme = (ROOT / "README.md").read_text()
     folder = tmp_path / "recipes/mine"
     folder.mkdir(parents=True)

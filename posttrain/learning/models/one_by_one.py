@@ -65,20 +65,23 @@ class OneByOneOptimizer(Optimizer):
             for index, parameter in enumerate(parameters)
             for piece in _pieces(index, parameter, in_pieces=in_pieces)
         ]
-        self._rests = [_rest(parameters[each.parameter], each, offload) for each in self._pieces]
-        self._stand_ins = [nn.Parameter(rest) for rest in self._rests]
-        self._numbers: list[list[int]] = [[] for _ in parameters]
-        for number, piece in enumerate(self._pieces):
-            self._numbers[piece.parameter].append(number)
+        self._empty = [
+            _empty(parameters[each.parameter], each, on_host=offload) for each in self._pieces
+        ]
+        self._stand_ins = [nn.Parameter(each) for each in self._empty]
+        # Of each parameter, where its pieces stand among all.
+        self._places: list[list[int]] = [[] for _ in parameters]
+        for place, piece in enumerate(self._pieces):
+            self._places[piece.parameter].append(place)
         super().__init__(
-            parameters, build([[self._stand_ins[n] for n in each] for each in self._numbers])
+            parameters, build([[self._stand_ins[at] for at in each] for each in self._places])
         )
         self._rounding = rounding
         self._offload = offload
         self._num_steps = 0
         self._scale: Tensor | None = None
-        places = {id(tensor): number for number, tensor in enumerate(self._stand_ins)}
-        # By number, as an optimizer that takes up a state has other groups behind it.
+        places = {id(tensor): place for place, tensor in enumerate(self._stand_ins)}
+        # The number of the group, as an optimizer that takes up a state has other groups after it.
         self._owners = {
             places[id(tensor)]: (name, number)
             for name, part in self.parts.items()
@@ -90,8 +93,8 @@ class OneByOneOptimizer(Optimizer):
     def members(self) -> dict[str, list[Tensor]]:
         """The parameters by the part that steps them."""
         found: dict[str, list[Tensor]] = {name: [] for name in self.parts}
-        for parameter, numbers in zip(self.parameters, self._numbers, strict=True):
-            found[self._owners[numbers[0]][0]].append(parameter)
+        for parameter, places in zip(self.parameters, self._places, strict=True):
+            found[self._owners[places[0]][0]].append(parameter)
         return found
 
     @property
@@ -129,30 +132,30 @@ class OneByOneOptimizer(Optimizer):
         assert parameter.grad is not None
         gradient = parameter.grad
         parameter.grad = None
-        for number in self._numbers[index]:
-            self._step_piece(number, self._pieces[number].of(gradient))
+        for place in self._places[index]:
+            self._step_piece(place, self._pieces[place].of(gradient))
         # Whoever still wants the old value is told so, in place of computing with the new one.
         increment_version(parameter)
 
-    def _step_piece(self, number: int, gradient: Tensor) -> None:
-        piece, stand_in = self._pieces[number], self._stand_ins[number]
+    def _step_piece(self, place: int, gradient: Tensor) -> None:
+        piece, stand_in = self._pieces[place], self._stand_ins[place]
         weight = piece.of(self.parameters[piece.parameter].detach())
-        stand_in.data = self._rounding.widened(weight, number)
+        stand_in.data = self._rounding.widened(weight, place)
         stand_in.grad = widened(gradient)
         if self._scale is not None:
             stand_in.grad.mul_(self._scale.to(gradient.device))
-        with self._alone(number) as part:
+        with self._alone(place) as part:
             part.step()
         stand_in.grad = None
         if stand_in.data_ptr() != weight.data_ptr():
-            self._rounding.store(stand_in.data, weight, index=number, step=self._num_steps)
-        stand_in.data = self._rests[number]
+            self._rounding.store(stand_in.data, weight, index=place, step=self._num_steps)
+        stand_in.data = self._empty[place]
 
     @contextmanager
-    def _alone(self, number: int) -> Iterator[torch.optim.Optimizer]:
+    def _alone(self, place: int) -> Iterator[torch.optim.Optimizer]:
         """What steps a piece, as if there were no other."""
-        name, group = self._owners[number]
-        part, stand_in = self.parts[name], self._stand_ins[number]
+        name, group = self._owners[place]
+        part, stand_in = self.parts[name], self._stand_ins[place]
         every = part.param_groups
         part.param_groups = [{**every[group], "params": [stand_in]}]
         if self._offload:
@@ -271,7 +274,7 @@ def _pieces(index: int, parameter: Tensor, *, in_pieces: bool) -> list[_Piece]:
     ]
 
 
-def _rest(parameter: Tensor, piece: _Piece, on_host: bool) -> Tensor:  # noqa: FBT001
+def _empty(parameter: Tensor, piece: _Piece, *, on_host: bool) -> Tensor:
     """Nothing, with a piece's number of dimensions and in the type that it is stepped in."""
     dtype = widened(torch.empty(0, dtype=parameter.dtype)).dtype
     device = "cpu" if on_host else parameter.device

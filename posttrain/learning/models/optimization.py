@@ -31,7 +31,8 @@ class OptimizationConfig(Schedulable):
     The numbers may be schedules, those excepted that say how long a shape is or lasts.
     """
 
-    MECHANICS = frozenset({"states", "rounding", "in_backward", "offload"})
+    # Not `rounding`: to the nearest number small steps are lost, and a policy stands still.
+    MECHANICS = frozenset({"states", "in_backward", "offload"})
     FIXED: ClassVar[frozenset[str]] = frozenset({"weight_decay", "warmup_steps", "decay_fraction"})
 
     optimizer: OptimizerChoice = AdamW()
@@ -68,6 +69,11 @@ class OptimizationConfig(Schedulable):
     def is_constant(self) -> bool:
         """True where the factor is 1 at every step."""
         return self.lr_schedule == "constant" and self.warmup_steps == 0
+
+    def without_effect(self) -> frozenset[str]:
+        """`rounding` where it is what null stands for."""
+        own = frozenset({"rounding"} if self.rounding == "stochastic" else ())
+        return own | super().without_effect()
 
     def packages(self) -> frozenset[str]:
         """Those of optimizers that are not torch's."""

@@ -25,8 +25,8 @@ class Rounding:
         """The value from which a step is taken, in float32.
 
         Args:
-            parameter: A weight.
-            index: Its place among those that are trained.
+            parameter: A weight, or a piece of a large one.
+            index: Its place among all that are stepped.
 
         Returns:
             The weight itself where that is wide already, else a copy.
@@ -39,8 +39,8 @@ class Rounding:
 
         Args:
             wide: The value, in float32; nobody reads it again.
-            parameter: The weight, changed in place.
-            index: Its place among those that are trained.
+            parameter: The weight or piece, changed in place.
+            index: Its place among all that are stepped.
             step: Steps that were made before this one.
 
         """

@@ -20,9 +20,6 @@ from posttrain.learning.training.prepare import (
     refuse_offload_alone,
     without_dropout,
 )
-
-# Stages that learn load with it.
-from posttrain.learning.training.prepare import load_to_train as load_to_train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 

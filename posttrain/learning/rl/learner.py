@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from posttrain.learning.algorithms.objective import (
-    denominator,
-    policy_objective,
-)
+from posttrain.learning.algorithms.objective import denominator, policy_objective
 from posttrain.learning.algorithms.part_outputs import MeasuredPast, PartOutputs
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import bit_sums

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.data.swing import SwingConfig
 from posttrain.learning.algorithms.part import named_parts
 from posttrain.learning.models.attention import Attention
 from posttrain.learning.models.checkpoints_config import CheckpointsConfig
 from posttrain.learning.models.optimization import OptimizationConfig
+from posttrain.learning.swing import SwingConfig
 from posttrain.learning.training.alarms.base import Alarm
 from posttrain.learning.training.alarms.registry import ALARMS
 from posttrain.learning.training.metrics import HELDOUT, ROUTED, STEP, check_metric
