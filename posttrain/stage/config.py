@@ -132,6 +132,18 @@ class StageConfig(BaseModel):
 
         """
 
+    def refuse_processes(self, processes: int, *, where: str) -> None:
+        """Refuse what cannot be done in as many processes as the stage has: the plan asks it.
+
+        Args:
+            processes: That share the stage.
+            where: The stage's section of the recipe, with which the sentence begins.
+
+        Raises:
+            UserError: With the remedy.
+
+        """
+
     def reaches(self) -> frozenset[str]:
         """Name what lies outside and is talked to: `hub`, `endpoint`; without one there is no TCP.
 

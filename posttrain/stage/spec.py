@@ -6,7 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
 from posttrain.stage.artifact_kinds import ArtifactKind as ArtifactKind
-from posttrain.stage.config import StageConfig
+from posttrain.stage.config import StageConfig, configs_in
 from posttrain.stage.declared import READS, Declared
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.resources import Resources
@@ -184,13 +184,15 @@ class Dag:
             ) from None
 
     def check(self) -> None:
-        """Refuse dangling references, mistyped edges, unfilled ports, cycles; ask the tasks."""
+        """Refuse dangling references, mistyped edges, unfilled ports, cycles; ask configs and tasks."""
         for stage in self.stages.values():
             _check_ports(stage)
             for port, reference in stage.inputs.items():
                 self._check_edge(stage, port, reference)
         self.order()
         for stage in self.stages.values():
+            for config in configs_in(stage.config):
+                config.refuse_processes(stage.resources.processes, where=stage.name)
             # A file that is not there is for the plan to tell, and cannot be looked into.
             if stage.task.refuse is not None and not stage.absent():
                 stage.task.refuse(stage, self)
