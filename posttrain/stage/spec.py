@@ -184,7 +184,7 @@ class Dag:
             ) from None
 
     def check(self) -> None:
-        """Refuse dangling references, mistyped edges, unfilled ports, cycles; ask configs and tasks."""
+        """Refuse dangling references, odd edges, unfilled ports, cycles; ask configs and tasks."""
         for stage in self.stages.values():
             _check_ports(stage)
             for port, reference in stage.inputs.items():

@@ -1,4 +1,4 @@
-"""Which architectures are known not to train, to pack or to draw here, by what config.json says alone.
+"""Which architectures are known not to train, pack or draw here, by what config.json says alone.
 
 What cannot be told from there is measured where a model is imported: see `tasks.import_model`.
 """
