@@ -513,7 +513,8 @@ def test_solutions_that_are_bare_answers_are_told_from_wrong_ones(refusal, synth
     bare = refusal(sources=source("1"))
     assert re.fullmatch(
         r"synthesize: none of the \d+ solutions that the sources bring states an answer where the"
-        r" verifier 'numeric' looks for it, on a line that starts with '####' \(\S+own\.jsonl:\d+ is '1'\);"
+        r" verifier 'numeric' looks for it, on a line that starts with '####'"
+        r" \(\S+own\.jsonl:\d+ is '1'\);"
         r" write solutions that end so, let the verifier look elsewhere, as in verifier: \{kind:"
         r" numeric, answer: last_line\}, or leave `solution` out of the source's columns where"
         r" nothing learns from solutions, as in distillation and RL",
