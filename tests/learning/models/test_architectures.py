@@ -1,4 +1,4 @@
-"""Architectures of docs/scale.md's table: trainer and engine compute what transformers does."""
+"""Architectures of docs/architectures.md: trainer and engine compute what transformers does."""
 
 import json
 
