@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from os.path import normpath
 from pathlib import Path, PurePosixPath
 
 from posttrain.stage.artifact_kinds import ArtifactKind as ArtifactKind
@@ -132,8 +133,8 @@ class Stage:
             said[role] = (
                 f"{self.name}: it reads {name}, and nothing is there; correct the path"
                 if port == READS
-                else f"{self.name}: source '{name}' is at {path}, and nothing is there; put it"
-                " there, or correct the path"
+                else f"{self.name}: source '{name}' is at {normpath(path)}, and nothing is there;"
+                " put it there, or correct the path"
             )
         return said
 
