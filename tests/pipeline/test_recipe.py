@@ -148,8 +148,8 @@ def test_missing_file_is_named(toy):
     toy.write("there.txt", "")
     stages = load_recipe(toy.root).resolve(toy.root).stages
     assert stages["first"].absent() == {
-        "files.given": f"first: source 'given' is at {toy.root.parent}/nowhere.txt, and nothing is there;"
-        " put it there, or correct the path"
+        "files.given": f"first: source 'given' is at {toy.root.parent}/nowhere.txt, and nothing is"
+        " there; put it there, or correct the path"
     }
     assert stages["second"].absent() == {
         "reads.no": "second: it reads no, and nothing is there; correct the path"
