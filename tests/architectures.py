@@ -1,4 +1,4 @@
-"""Architectures of transformers, tiny and random, and what holds of each: docs/scale.md's table.
+"""Architectures of transformers, tiny and random, and what docs/architectures.md says of each.
 
 ``python tests/architectures.py`` writes the table; a test holds each row against what it measures.
 """
@@ -157,7 +157,7 @@ ARCHITECTURES = {
         {**GROUPED, "residual_dropout": 0.1, "embedding_dropout": 0.1},
     ),
 }  # fmt: skip
-DOCUMENT = Path(__file__).parents[1] / "docs" / "scale.md"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "architectures.md"
 HEAD = (
     "| architecture | drawn by engine torch | packing | LoRA adapts | router's loss |\n"
     "|---|---|---|---|---|\n"

@@ -77,10 +77,9 @@ def tokenizer_of(path: Path) -> Any:
     return PreTrainedTokenizerFast.from_pretrained(path)
 
 
-def repeated(rows: list[dict[str, str]], batch: int) -> Dataset:
+def repeated(folder: Path, rows: list[dict[str, str]]) -> Dataset:
     """The same batch at every step, as the other side has it."""
-    assert len(rows) == batch
-    return Dataset.from_list(rows * 400)
+    return Dataset.from_list(rows * int(json.loads((folder / "size.json").read_text())["batches"]))
 
 
 def sft(folder: Path, rows: Any, common: Any, pace: Pace) -> Any:
@@ -115,7 +114,7 @@ def learn_texts(folder: Path, rows: Any, common: Any, pace: Pace, **batch: Any) 
     trainer = SFTTrainer(
         str(path),
         args=SFTConfig(train_sampling_strategy="sequential", **batch, **common),
-        train_dataset=repeated(rows, len(rows)),
+        train_dataset=repeated(folder, rows),
         processing_class=tokenizer_of(path),
     )
     first = trainer.train_dataset[: batch["per_device_train_batch_size"]]["input_ids"]
@@ -136,7 +135,7 @@ def dpo(folder: Path, rows: Any, common: Any, pace: Pace, *, precomputed: bool =
     trainer = DPOTrainer(
         str(path),
         args=args,
-        train_dataset=repeated(rows["pairs"], len(rows["pairs"])),
+        train_dataset=repeated(folder, rows["pairs"]),
         processing_class=tokenizer_of(path),
     )
     first = trainer.train_dataset[: len(rows["pairs"])]
@@ -169,7 +168,7 @@ def reward(folder: Path, rows: Any, common: Any, pace: Pace) -> Any:
     trainer = RewardTrainer(
         model,
         args=args,
-        train_dataset=repeated(rows["pairs"], len(rows["pairs"])),
+        train_dataset=repeated(folder, rows["pairs"]),
         processing_class=tokenizer_of(path),
     )
     first = trainer.train_dataset[: len(rows["pairs"])]

@@ -39,6 +39,9 @@ class Size:
     """Steps before the clock; the losses of the first ten at most are compared."""
     burst: int = 20
     """Steps of a turn."""
+    batches: int = 400
+    """How often TRL's data repeat the batch: at least as many as there are steps, and no more
+    where its reference is computed of all of them before."""
 
 
 SIZES = {
@@ -57,6 +60,7 @@ SIZES = {
         groups=(2, 8),
         warm_up=4,
         burst=1,
+        batches=20,
     ),
     # For what rounding does: as many layers as a small model that is really trained.
     "100m": Size(32_768, 640, 2560, 14, 10, 2, new_tokens=32, parameters=103_577_984),
@@ -137,7 +141,8 @@ def save(path: Path, size: Size, words: list[str], *, never_ends: bool) -> None:
     assert model.num_parameters() == size.parameters, model.num_parameters()
     if never_ends:
         with torch.no_grad():
-            model.model.embed_tokens.weight[:, 0] = 1.0
+            # Far above what fourteen layers of random weights add to it.
+            model.model.embed_tokens.weight[:, 0] = 4.0
             model.model.embed_tokens.weight[words.index(END), 0] = -8.0
     core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

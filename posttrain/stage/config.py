@@ -1,6 +1,7 @@
 """Typed, frozen configuration, and the sentence that says what is wrong with it."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
@@ -12,6 +13,8 @@ from posttrain.stage.errors import UserError, nearest
 
 _QUOTE = "'"
 _LARGEST = 2**63 - 1
+_CLOSE = 0.8
+"""How alike two names are, of 1, of which one was meant that stands elsewhere."""
 
 
 class _Unkeyed:
@@ -132,6 +135,18 @@ class StageConfig(BaseModel):
 
         """
 
+    def refuse_processes(self, processes: int, *, where: str) -> None:
+        """Refuse what cannot be done in as many processes as the stage has: the plan asks it.
+
+        Args:
+            processes: That share the stage.
+            where: The stage's section of the recipe, with which the sentence begins.
+
+        Raises:
+            UserError: With the remedy.
+
+        """
+
     def reaches(self) -> frozenset[str]:
         """Name what lies outside and is talked to: `hub`, `endpoint`; without one there is no TCP.
 
@@ -245,7 +260,7 @@ def _sentence(config: type[BaseModel], error: ValidationError, where: str) -> st
     parts, keys = _place(config, first["loc"])
     path = ".".join([where, *parts])
     if first["type"] == "extra_forbidden":
-        return f"{path}: unknown key{nearest(parts[-1], keys)}"
+        return f"{path}: unknown key{_meant(parts[-1], keys, config, where)}"
     if first["type"] == "in_part":
         return _sentence(first["ctx"]["config"], first["ctx"]["inner"], path)
     if first["type"] == "no_number":
@@ -288,6 +303,32 @@ def _place(config: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[list[st
             models = [model for field in fields for model in _models(field.annotation)]
         path.append(str(part))
     return path, [name for model in models for name in model.model_fields]
+
+
+def _within(config: type[BaseModel]) -> dict[str, str]:
+    """Find the fields of the configs within a config: the shortest path to each name."""
+    found: dict[str, str] = {}
+    level, known = [("", config)], {config}
+    while level:
+        below = []
+        for before, model in level:
+            for name, field in model.model_fields.items():
+                if before:
+                    found.setdefault(name, f"{before}{name}")
+                new = [each for each in _models(field.annotation) if each not in known]
+                known |= {*new}
+                below += [(f"{before}{name}.", each) for each in new]
+        level = below
+    return found
+
+
+def _meant(name: str, keys: list[str], config: type[BaseModel], where: str) -> str:
+    """Suggest a key: of this very name elsewhere, else of nearly this name here or elsewhere."""
+    within = {other: path for other, path in _within(config).items() if other != "kind"}
+    if name not in within and (near := nearest(name, keys)):
+        return near
+    close = name if name in within else next(iter(get_close_matches(name, within, 1, _CLOSE)), None)
+    return f"; did you mean '{where}.{within[close]}'?" if close else ""
 
 
 def _tags(model: type[BaseModel]) -> set[object]:

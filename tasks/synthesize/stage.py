@@ -24,6 +24,7 @@ from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import Part
 from tasks.synthesize.config import SynthesizeConfig
+from tasks.synthesize.rejected import refuse_all_rejected
 
 
 def run(
@@ -42,11 +43,16 @@ def run(
         context.progress(number + 1, len(ordered), unit="source")
     refuse_unread_answers([*made.train, *made.heldout])
     _solve(made, config, context)
-    corpus = completions_table(list(_verified(made.solutions)))
+    scored = list(_verified(made.solutions))
+    corpus = completions_table(scored)
     accepted = pl.col("verified").fill_null(value=False)
     traces = corpus.filter(accepted)
     rejected = corpus.filter(~accepted)
-    _refuse_empty(made, traces)
+    _refuse_empty(made)
+    # What was played and earned something may teach, though nobody solved it: a bandit has no end.
+    earned = any(solution.score for solution in made.solutions)
+    if made.solutions and traces.is_empty() and not earned:
+        refuse_all_rejected(made.solutions, scored)
     if not made.solutions:
         context.note("no problem has a worked solution, so RL alone can learn from them")
     write_table(problems_table(made.train), outputs["problems"], PROBLEMS)
@@ -65,7 +71,7 @@ def run(
     }
 
 
-def _refuse_empty(made: SourceRows, traces: pl.DataFrame) -> None:
+def _refuse_empty(made: SourceRows) -> None:
     """Stop where a table that the next stages need would be empty; say how to fill it."""
     for what, problems in (("to train on", made.train), ("held out", made.heldout)):
         if not problems:
@@ -73,14 +79,6 @@ def _refuse_empty(made: SourceRows, traces: pl.DataFrame) -> None:
                 f"synthesize: there is no problem {what}; "
                 "change synthesize.heldout_fraction, or give the sources more rows"
             )
-    # What was played and earned something may teach, though nobody solved it: a bandit has no end.
-    earned = any(solution.score for solution in made.solutions)
-    if made.solutions and traces.is_empty() and not earned:
-        raise UserError(
-            "synthesize: no solution was verified, so there is nothing to train on; "
-            "lower synthesize.teacher.error_rate (or error_rate of the source, where a script"
-            " plays a world), or check the sources' verifier and answers"
-        )
 
 
 def _read(

@@ -206,3 +206,15 @@ def test_a_file_of_the_model_that_cannot_be_read_is_named(base, tmp_path, name, 
         imported(tmp_path / "model", tmp_path)
     assert str(refused.value).startswith(f"{tmp_path}/model/{name}: {said}")
     assert not (tmp_path / "imported").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({"path": None}, "neither path nor name is set; set one of them: path, the folder of"),
+        ({"path": "model", "name": "own/model"}, "path and name are set; set one of them: path"),
+    ],
+)
+def test_a_model_of_no_place_or_of_two_is_refused_for_what_it_is(source, said):
+    with pytest.raises(UserError, match=f"^teacher: {said}"):
+        TASK.config.parse(source, where="teacher")

@@ -17,7 +17,6 @@ from posttrain.learning.rl.turn_learner import build_turn_learner
 from posttrain.learning.training.prepare import (
     check_quiet,
     prepare_for_training,
-    refuse_offload_alone,
     without_dropout,
 )
 from posttrain.stage.context import StageContext
@@ -57,7 +56,7 @@ def build_learner(
             "rl: a reference is connected but the algorithm has no kl, so it would change nothing;"
             " set algorithm.regularizers.kl or leave the reference out"
         )
-    refuse_offload_alone(config.learner, processes=context.processes, where="rl")
+    config.learner.refuse_processes(context.processes, where="rl")
     # All start from plain weights, so they are copied before an adapter is attached.
     kept = own_reference(policy, config, context, reference)
     mask = start_mask(policy, config, context)

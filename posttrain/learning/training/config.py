@@ -138,6 +138,22 @@ class LearnerConfig(StageConfig):
         """What holds weights in 4 bits; see `StageConfig.packages`."""
         return frozenset({"bitsandbytes"} if self.weights == "nf4" else ())
 
+    def refuse_processes(self, processes: int, *, where: str) -> None:
+        """Refuse what one process has nothing of; see `StageConfig.refuse_processes`."""
+        asked = {
+            "offload": (self.offload, "keeps the shards of several processes in host memory"),
+            "context_parallel": (
+                self.context_parallel,
+                "shares the tokens of a row out among several processes",
+            ),
+        }
+        for name, (is_set, does) in asked.items():
+            if is_set and processes == 1:
+                raise UserError(
+                    f"{where}.learner.{name} {does}, and this stage has one; set"
+                    f" {where}.resources.processes, or leave learner.{name} out"
+                )
+
     @model_validator(mode="after")
     def _frozen_weights_alone_are_quantized(self) -> Self:
         if self.weights == "nf4" and self.lora is None:

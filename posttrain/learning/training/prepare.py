@@ -224,25 +224,6 @@ def prepare_for_training(
     return Trainable(model, config, adapter, average, subnetwork_of(model))
 
 
-def refuse_offload_alone(config: LearnerConfig, *, processes: int, where: str) -> None:
-    """Refuse to keep the shards of one process in host memory.
-
-    Args:
-        config: Of the learner.
-        processes: How many share the stage.
-        where: Its name.
-
-    Raises:
-        UserError: There is one, which has no shards.
-
-    """
-    if config.offload and processes == 1:
-        raise UserError(
-            f"{where}.learner.offload keeps the shards of several processes in host memory, and"
-            " this stage has one; set resources.processes, or leave learner.offload out"
-        )
-
-
 def remember_answers(
     model: "PreTrainedModel", rows: Sequence[TokenRow], sources: Sequence[str]
 ) -> None:

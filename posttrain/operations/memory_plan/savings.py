@@ -133,7 +133,7 @@ _NEEDED: Mapping[str, tuple[Setting, ...]] = {
 
 
 def _is_refused(asked: StageQuestion) -> bool:
-    """Whether the stage refuses what its config takes (`build_optim`, `refuse_offload_alone`)."""
+    """Whether the stage refuses what its config takes (`build_optim`, `refuse_processes`)."""
     if not asked.has("learner"):
         return False
     learner, optimization = asked.config.learner, asked.config.optimization
