@@ -4,7 +4,7 @@ import pytest
 from huggingface_hub import constants
 
 from posttrain.pipeline.at_hub import notes_on_hub
-from posttrain.pipeline.devices import note_on_gpu
+from posttrain.pipeline.programs import note_on_gpu
 from posttrain.pipeline.recipe import RunSettings
 from posttrain.stage.spec import Dag, Stage
 from tasks.import_model import TASK as IMPORT
