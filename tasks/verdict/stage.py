@@ -225,10 +225,10 @@ def _sentence(outcome: str, void: list[str], compared: list[dict[str, Any]], see
     if void:
         return f"void: {'; '.join(void)}"
     if seeds == 1:
-        figures = "; ".join(f"{_difference(each)}, {_asked(each)}" for each in compared)
+        figures = "; ".join(f"{_difference(each)}, {_claimed(each)}" for each in compared)
         return f"one run of each arm says nothing of spread, so nothing is decided: {figures}"
     figures = "; ".join(
-        f"{_difference(each)} [{_shown(each['low'])}, {_shown(each['high'])}], {_asked(each)}:"
+        f"{_difference(each)} [{_shown(each['low'])}, {_shown(each['high'])}], {_claimed(each)}:"
         f" {each['outcome']}"
         for each in compared
     )
@@ -252,7 +252,7 @@ def _difference(compared: dict[str, Any]) -> str:
     return f"{compared['metric']} {ours} against {other}, difference {compared['difference']:+.4g}"
 
 
-def _asked(compared: dict[str, Any]) -> str:
+def _claimed(compared: dict[str, Any]) -> str:
     return f"{compared['is']} by {compared['margin']:g}"
 
 
