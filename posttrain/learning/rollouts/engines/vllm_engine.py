@@ -24,6 +24,7 @@ from posttrain.learning.rollouts.engines.base import (
 )
 from posttrain.learning.rollouts.engines.rng import row_keys
 from posttrain.learning.rollouts.engines.stop import end_tokens, text_before, without_end
+from posttrain.learning.rollouts.engines.stored_names import as_stored
 from posttrain.learning.rollouts.engines.vllm_choice import ROW, Draws, choice_class
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import bytesize
@@ -97,7 +98,7 @@ class VllmRolloutEngine:
     def update(self, policy_version: int) -> None:
         """Write the policy's present weights into the engine; later samples carry this version."""
         self._wake()
-        weights = plain_weights(self.model, self._names)
+        weights = as_stored(self.model, plain_weights(self.model, self._names))
         self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         self.policy_version = policy_version
 
