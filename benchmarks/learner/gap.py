@@ -49,8 +49,7 @@ CASES = {
         "vLLM fp32, learner.precision bf16": ("float32", "bf16"),
         "vLLM bf16, trainer fp32": ("bfloat16", "fp32"),
         "vLLM bf16, learner.precision bf16": ("bfloat16", "bf16"),
-        "vLLM bf16, bf16 weights, head rounded": ("bfloat16", "narrow"),
-        "vLLM bf16, bf16 weights, head in fp32": ("bfloat16", "narrow, wide head"),
+        "vLLM bf16, trainer bf16 weights": ("bfloat16", "narrow"),
     },
 }
 """By engine: how it computes, and how the trainer does; torch's last is what the alarm is for."""
