@@ -1,6 +1,6 @@
 """Typed, frozen configuration, and the sentence that says what is wrong with it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from types import UnionType
@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.stage.errors import UserError, nearest
+
+Capability = Callable[[], tuple[int, int] | None]
+"""Looks up a GPU's compute capability, (9, 0) of an H100; None stands for a CPU."""
 
 _QUOTE = "'"
 _LARGEST = 2**63 - 1
@@ -146,6 +149,20 @@ class StageConfig(BaseModel):
             UserError: With the remedy.
 
         """
+
+    def beyond_device(self, capability: Capability) -> str | None:  # noqa: ARG002
+        """Say which of these values the device cannot compute, and what to do.
+
+        `posttrain plan` asks the stages that would run, with the device of the recipe.
+
+        Args:
+            capability: Asked where a value hangs on it alone, as looking imports torch.
+
+        Returns:
+            A sentence; None where it can.
+
+        """
+        return None
 
     def reaches(self) -> frozenset[str]:
         """Name what lies outside and is talked to: `hub`, `endpoint`; without one there is no TCP.
