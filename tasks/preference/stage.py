@@ -43,7 +43,7 @@ def run(
         )
     pairs = _given_pairs(config, inputs, context)
     load = partial(load_to_train, inputs["policy"], config.learner, device=context.device)
-    policy = load()
+    policy = load(processes=context.processes)
     heldout = pairs.filter(split="heldout")
     both_sided = opposed(pairs, config.algorithm, where="preference")
     graded = both_sided.filter(split="heldout")

@@ -34,6 +34,7 @@ def run(
         scale=config.scale,
         device=context.device,
         as_stored=config.learner.holds_base,
+        processes=context.processes if config.learner.reads_by_rows else 1,
     )
     pairs = read_pair_inputs(
         inputs,

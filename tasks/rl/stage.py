@@ -30,7 +30,9 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Load policy, problems and solve rates; train; save policy, rollouts, curve and report."""
-    policy = load_to_train(inputs["policy"], config.learner, device=context.device)
+    policy = load_to_train(
+        inputs["policy"], config.learner, device=context.device, processes=context.processes
+    )
     begun = weights_digest(policy.model)
     before = policy.stored or begun
     context.note(f"algorithm {digest(config.algorithm)}")

@@ -32,7 +32,9 @@ def num_stored_parameters(path: Path) -> int:
     return total
 
 
-def check_memory(path: Path, *, device: str, dtype: "torch.dtype | None") -> None:
+def check_memory(
+    path: Path, *, device: str, dtype: "torch.dtype | None", processes: int = 1
+) -> None:
     """Refuse a checkpoint whose weights do not fit into memory.
 
     A lower bound: activations and caches come on top, and depend on batch and length.
@@ -41,6 +43,8 @@ def check_memory(path: Path, *, device: str, dtype: "torch.dtype | None") -> Non
         path: Folder of the checkpoint.
         device: Where the weights are to go.
         dtype: What their numbers become; None leaves them as they are stored.
+        processes: How many have a part each; those of a machine have its memory together, and a
+            GPU each.
 
     Raises:
         UserError: They take more bytes than are free.
@@ -49,6 +53,8 @@ def check_memory(path: Path, *, device: str, dtype: "torch.dtype | None") -> Non
     num_parameters = num_stored_parameters(path)
     stored = sum(file.stat().st_size for file in path.glob("*.safetensors"))
     needed = stored if dtype is None else num_parameters * dtype.itemsize
+    if device.startswith("cuda"):
+        needed //= processes
     free = free_memory(device)
     if needed > free:
         raise UserError(

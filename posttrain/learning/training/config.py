@@ -134,6 +134,15 @@ class LearnerConfig(StageConfig):
         """Whether adapters are trained on frozen weights that are held narrow."""
         return self.lora is not None and self.weights != "fp32"
 
+    @property
+    def reads_by_rows(self) -> bool:
+        """Whether some rows of a weight are enough for a process that has only these.
+
+        Weights of 4 bits are whole in each, and lengths of rows (DoRA) begin with those that are
+        there.
+        """
+        return self.weights != "nf4" and not (self.lora is not None and self.lora.dora)
+
     def packages(self) -> frozenset[str]:
         """What holds weights in 4 bits; see `StageConfig.packages`."""
         return frozenset({"bitsandbytes"} if self.weights == "nf4" else ())
