@@ -132,6 +132,15 @@ class StageConfig(BaseModel):
 
         """
 
+    def why_alone(self) -> str:
+        """Say what of these values several processes cannot share.
+
+        Returns:
+            A sentence without its end, what to do in it; empty where they can share all.
+
+        """
+        return ""
+
     def reaches(self) -> frozenset[str]:
         """Name what lies outside and is talked to: `hub`, `endpoint`; without one there is no TCP.
 

@@ -171,6 +171,17 @@ class PreferenceConfig(TrainingConfig):
         self._oracle_is_asked()
         return self
 
+    def why_alone(self) -> str:
+        """Say what is sampled while it trains; see `StageConfig.why_alone`."""
+        if self.rounds:
+            return "rounds sample in one process; set rounds to 0, or leave resources.processes out"
+        if self.algorithm.draws_own:
+            return (
+                "own samples are drawn in one process; leave resources.processes out, or the term"
+                " that asks for them"
+            )
+        return super().why_alone()
+
     @property
     def compares_neighbors(self) -> bool:
         """True where an oracle labels each sample of a round and the next one, and none builds."""

@@ -88,21 +88,16 @@ def build_learner(
     )
     learner = PolicyLearner(passes=passes, optimizer=optimizer, scratch=context.scratch)
     if config.learner.router_loss is not None:
-        passes.router = _router_loss(policy, config.learner.router_loss, context)
+        passes.router = _router_loss(policy, config.learner.router_loss)
     learner.beside = build_beside(policy, passes, inputs, seed=context.seed)
     if context.processes == 1:
         return learner
     from posttrain.learning.rl.sharded import in_shards
 
-    return in_shards(learner)
+    return in_shards(learner, seed=context.seed)
 
 
-def _router_loss(policy: Policy, coefficient: float, context: StageContext) -> "RouterLoss":
+def _router_loss(policy: Policy, coefficient: float) -> "RouterLoss":
     from posttrain.learning.training.router_loss import RouterLoss
 
-    if context.processes > 1:
-        raise UserError(
-            "rl.learner.router_loss is for one process; leave it out, or leave resources.processes"
-            " out"
-        )
     return RouterLoss.of(policy.model, coefficient)

@@ -9,7 +9,7 @@ from posttrain.data.swing import SwingConfig
 from posttrain.learning.algorithms.part import named_parts
 from posttrain.learning.models.attention import Attention
 from posttrain.learning.models.checkpoints_config import CheckpointsConfig
-from posttrain.learning.models.optimization import OptimizationConfig
+from posttrain.learning.models.optimization import OptimizationConfig, why_whole
 from posttrain.learning.training.alarms.base import Alarm
 from posttrain.learning.training.alarms.registry import ALARMS
 from posttrain.learning.training.metrics import HELDOUT, ROUTED, STEP, check_metric
@@ -133,6 +133,11 @@ class LearnerConfig(StageConfig):
     def holds_base(self) -> bool:
         """Whether adapters are trained on frozen weights that are held narrow."""
         return self.lora is not None and self.weights != "fp32"
+
+    @property
+    def trains_narrow(self) -> bool:
+        """Whether the weights that are trained are held in bfloat16."""
+        return self.weights == "bf16" and self.lora is None
 
     @property
     def reads_by_rows(self) -> bool:
@@ -270,6 +275,10 @@ class TrainingConfig(StageConfig):
                 " first one; let it go by the step, with over"
             )
         return self
+
+    def why_alone(self) -> str:
+        """Say what of the steps needs whole weights; see `StageConfig.why_alone`."""
+        return why_whole(self.optimization, narrow=self.learner.trains_narrow)
 
     def refuse_unmeasured(self) -> None:
         """Refuse, by ValueError, what follows or watches what no step of this config measures."""

@@ -133,14 +133,12 @@ _NEEDED: Mapping[str, tuple[Setting, ...]] = {
 
 
 def _is_refused(asked: StageQuestion) -> bool:
-    """Whether the stage refuses what its config takes (`build_optim`, `refuse_offload_alone`)."""
+    """Whether the stage refuses what its config takes, in so many processes."""
     if not asked.has("learner"):
         return False
-    learner, optimization = asked.config.learner, asked.config.optimization
     if asked.processes == 1:
-        return bool(learner.offload)
-    narrow = learner.weights != "fp32" or optimization.states != "fp32"
-    return bool(narrow or optimization.in_backward or optimization.offload)
+        return bool(asked.config.learner.offload)
+    return bool(asked.config.why_alone())
 
 
 def _lower(asked: StageQuestion) -> Iterator[tuple[Any, Setting]]:
