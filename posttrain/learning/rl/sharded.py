@@ -155,6 +155,9 @@ def in_shards(learner: PolicyLearner, *, seed: int) -> ShardedPolicyLearner:
     Returns:
         The learner of this process.
 
+    Raises:
+        UserError: The config asks for something that needs whole weights.
+
     """
     if why := learner.passes.config.why_alone():
         raise UserError(f"rl: {why}")
