@@ -138,17 +138,34 @@ class StageConfig(BaseModel):
 
         """
 
+    def beyond_processes(self, processes: int) -> str | None:  # noqa: ARG002
+        """Say which of these values so many processes cannot share, or cannot do without.
+
+        The plan asks the stage's config and all within it.
+
+        Args:
+            processes: That share the stage.
+
+        Returns:
+            A sentence without its end, what to do in it; None where all can be had.
+
+        """
+        return None
+
     def refuse_processes(self, processes: int, *, where: str) -> None:
-        """Refuse what cannot be done in as many processes as the stage has: the plan asks it.
+        """Refuse what these values, and all configs within, cannot have in so many processes.
 
         Args:
             processes: That share the stage.
             where: The stage's section of the recipe, with which the sentence begins.
 
         Raises:
-            UserError: With the remedy.
+            UserError: One of them says so (`beyond_processes`).
 
         """
+        for each in configs_in(self):
+            if why := each.beyond_processes(processes):
+                raise UserError(f"{where}: {why}")
 
     def beyond_device(self, capability: Capability) -> str | None:  # noqa: ARG002
         """Say which of these values the device cannot compute, and what to do.

@@ -87,18 +87,18 @@ def test_adapters_of_a_model_that_begins_from_nothing(dag, tmp_path):
     [
         (
             "sft: {learner: {offload: true}}",
-            "sft.learner.offload keeps the shards of several processes in host memory, and this"
-            " stage has one; set sft.resources.processes, or leave learner.offload out",
+            "sft: learner.offload keeps the shards of several processes in host memory, and this"
+            " stage has one; set resources.processes, or leave learner.offload out",
         ),
         (
             "rl: {learner: {offload: true}}",
-            "rl.learner.offload keeps the shards of several processes in host memory, and this"
-            " stage has one; set rl.resources.processes, or leave learner.offload out",
+            "rl: learner.offload keeps the shards of several processes in host memory, and this"
+            " stage has one; set resources.processes, or leave learner.offload out",
         ),
         (
             "sft: {learner: {context_parallel: true}}",
-            "sft.learner.context_parallel shares the tokens of a row out among several processes,"
-            " and this stage has one; set sft.resources.processes, or leave"
+            "sft: learner.context_parallel shares the tokens of a row out among several processes,"
+            " and this stage has one; set resources.processes, or leave"
             " learner.context_parallel out",
         ),
         (

@@ -128,7 +128,7 @@ def reinforcing(asked: StageQuestion) -> list[Moment]:
     drawn_from = Moment("sampling", standing_bytes(policy, learner))
     if learner.processes > 1:
         # Whole weights beside the shards, which are gone before the first backward pass.
-        drawn_from = drawn_from.beside({POLICY: held.weight_bytes(policy)})
+        drawn_from = drawn_from.beside({POLICY: held.weight_bytes(policy, learner.weights)})
     moments += _sampling(asked, drawing, drawn_from.parts)
     return [*(each.beside(beside) for each in moments), *_beginning_and_end(policy, asked)]
 
@@ -300,7 +300,8 @@ def _sharding(shapes: ModelShapes, learner: Learner) -> list[Moment]:
 
     Each reads its own rows; all of it first where some rows are not enough.
     """
-    whole, kept = held.weight_bytes(shapes), standing_bytes(shapes, learner)
+    whole = held.weight_bytes(shapes, learner.weights)
+    kept = standing_bytes(shapes, learner)
     saving = Moment("saving", {POLICY: whole}).beside(kept)
     if learner.reads_by_rows:
         return [saving]

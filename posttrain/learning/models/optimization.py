@@ -132,6 +132,32 @@ class OptimizationConfig(Schedulable):
         )
 
 
+def why_whole(config: OptimizationConfig, *, narrow: bool) -> str | None:
+    """Say what of a config cannot step a model of which several processes have a part each.
+
+    Args:
+        config: How weights are stepped.
+        narrow: Whether those that are trained are held in bfloat16.
+
+    Returns:
+        A sentence without its end; None where all of it can.
+
+    """
+    by_piece = narrow or config.in_backward or config.states != "fp32"
+    if by_piece and not config.optimizer.ELEMENTWISE:
+        return (
+            f"optimization.optimizer {config.optimizer.kind} steps whole matrices, and several"
+            " processes have rows of bfloat16 weights each; set it to adamw, or learner.weights to"
+            " fp32"
+        )
+    if config.offload:
+        return (
+            "optimization.offload is for one process that has whole weights; of several,"
+            " learner.offload keeps shards and states in host memory"
+        )
+    return None
+
+
 def learning_rate_factor(
     step: int,
     *,

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from posttrain.learning.algorithms.part import named_parts
 from posttrain.learning.models.attention import Attention
 from posttrain.learning.models.checkpoints_config import CheckpointsConfig
-from posttrain.learning.models.optimization import OptimizationConfig
+from posttrain.learning.models.optimization import OptimizationConfig, why_whole
 from posttrain.learning.swing import SwingConfig
 from posttrain.learning.training.alarms.base import Alarm
 from posttrain.learning.training.alarms.registry import ALARMS
@@ -135,6 +135,11 @@ class LearnerConfig(StageConfig):
         return self.lora is not None and self.weights != "fp32"
 
     @property
+    def trains_narrow(self) -> bool:
+        """Whether the weights that are trained are held in bfloat16."""
+        return self.weights == "bf16" and self.lora is None
+
+    @property
     def reads_by_rows(self) -> bool:
         """Whether some rows of a weight are enough for a process that has only these.
 
@@ -147,8 +152,8 @@ class LearnerConfig(StageConfig):
         """What holds weights in 4 bits; see `StageConfig.packages`."""
         return frozenset({"bitsandbytes"} if self.weights == "nf4" else ())
 
-    def refuse_processes(self, processes: int, *, where: str) -> None:
-        """Refuse what one process has nothing of; see `StageConfig.refuse_processes`."""
+    def beyond_processes(self, processes: int) -> str | None:
+        """Say what one process has nothing of; see `StageConfig.beyond_processes`."""
         asked = {
             "offload": (self.offload, "keeps the shards of several processes in host memory"),
             "context_parallel": (
@@ -158,10 +163,11 @@ class LearnerConfig(StageConfig):
         }
         for name, (is_set, does) in asked.items():
             if is_set and processes == 1:
-                raise UserError(
-                    f"{where}.learner.{name} {does}, and this stage has one; set"
-                    f" {where}.resources.processes, or leave learner.{name} out"
+                return (
+                    f"learner.{name} {does}, and this stage has one; set resources.processes, or"
+                    f" leave learner.{name} out"
                 )
+        return None
 
     @model_validator(mode="after")
     def _frozen_weights_alone_are_quantized(self) -> Self:
@@ -286,6 +292,12 @@ class TrainingConfig(StageConfig):
                 " first one; let it go by the step, with over"
             )
         return self
+
+    def beyond_processes(self, processes: int) -> str | None:
+        """Say what of the steps needs whole weights; see `StageConfig.beyond_processes`."""
+        if processes == 1:
+            return None
+        return why_whole(self.optimization, narrow=self.learner.trains_narrow)
 
     def refuse_unmeasured(self) -> None:
         """Refuse, by ValueError, what follows or watches what no step of this config measures."""

@@ -48,7 +48,7 @@ def train(
         The steps made.
 
     """
-    config.learner.refuse_processes(context.processes, where=prefix)
+    config.refuse_processes(context.processes, where=prefix)
     num_steps = len(objective.batches.steps)
     identity = run_identity(
         config, seed=context.seed, weights=weights_digest(trainable.model), **objective.digests

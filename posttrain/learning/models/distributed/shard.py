@@ -119,7 +119,7 @@ def _in_shards(
     sharded = Sharded(twin)
     pinned = group.device.type == "cuda"
     policy = CPUOffloadPolicy(pin_memory=pinned) if offload else OffloadPolicy()
-    for module in [*_layers(twin), sharded]:
+    for module in [*_layers(twin), *_heads_apart(twin), sharded]:
         fully_shard(module, mesh=group.mesh, reshard_after_forward=True, offload_policy=policy)
     if any(stored):
         _read(sharded, stored, group, device=torch.device("cpu") if offload else group.device)
@@ -231,3 +231,11 @@ def _layers(model: nn.Module) -> list[nn.Module]:
     """The decoder layers: the members of the outermost list of modules."""
     lists = (module for module in model.modules() if isinstance(module, nn.ModuleList))
     return list(next(lists, ()))
+
+
+def _heads_apart(model: nn.Module) -> list[nn.Module]:
+    """Trained heads of another type than the rest: FSDP2 adds up gradients of one type at once."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    types = {parameter.dtype for parameter in trained}
+    narrow = torch.bfloat16 in types and len(types) > 1
+    return [child for name, child in model.named_children() if narrow and name == "score"]
