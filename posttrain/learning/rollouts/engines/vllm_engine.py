@@ -22,9 +22,9 @@ from posttrain.learning.rollouts.engines.base import (
     SamplingParams,
     check_prompts,
 )
+from posttrain.learning.rollouts.engines.copied_weights import as_stored
 from posttrain.learning.rollouts.engines.rng import row_keys
 from posttrain.learning.rollouts.engines.stop import end_tokens, text_before, without_end
-from posttrain.learning.rollouts.engines.stored_names import as_stored
 from posttrain.learning.rollouts.engines.vllm_choice import ROW, Draws, choice_class
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import bytesize
