@@ -22,9 +22,9 @@ from posttrain.learning.rollouts.engines.base import (
     SamplingParams,
     check_prompts,
 )
+from posttrain.learning.rollouts.engines.copied_weights import as_stored
 from posttrain.learning.rollouts.engines.rng import row_keys
 from posttrain.learning.rollouts.engines.stop import end_tokens, text_before, without_end
-from posttrain.learning.rollouts.engines.stored_names import as_stored
 from posttrain.learning.rollouts.engines.vllm_choice import ROW, Draws, choice_class
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import bytesize
@@ -87,8 +87,11 @@ class VllmRolloutEngine:
         self._process = unchanged_process()
         self._asleep = False
         self._engine = self._start()
-        self._names = self._engine.apply_model(_parameter_names)[0]
-        self.update(policy_version)
+        with ExitStack() as refused:
+            refused.callback(self.close)
+            self._names = self._engine.apply_model(_parameter_names)[0]
+            self.update(policy_version)
+            refused.pop_all()
 
     @property
     def context_length(self) -> int:
@@ -99,7 +102,8 @@ class VllmRolloutEngine:
         """Write the policy's present weights into the engine; later samples carry this version."""
         self._wake()
         weights = as_stored(self.model, plain_weights(self.model, self._names))
-        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
+        with _refusals():
+            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         self.policy_version = policy_version
 
     def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:

@@ -29,7 +29,7 @@ class VllmEngine(Engine, VllmSettings):
     @contextmanager
     def open(self, policy: "Policy", *, batch_size: int) -> "Iterator[RolloutEngine]":
         """Start vLLM on a copy of the weights; it forms its batches itself; see `Engine.open`."""
-        from posttrain.learning.rollouts.engines.agreement import refuse_other_distribution
+        from posttrain.learning.rollouts.engines.copied_weights import refuse_other_distribution
         from posttrain.learning.rollouts.engines.vllm_engine import VllmRolloutEngine
 
         opened = VllmRolloutEngine(policy.model, policy.tokenizer, self)
