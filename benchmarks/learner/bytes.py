@@ -8,8 +8,8 @@ is reported is the kernel's high-water mark of the whole process, less what it h
 updates of one layer of that model (imports, kernels), divided by the parameters: first while the
 model is loaded, then, the mark set back, until the third update is over (the second is the first to
 begin with moments). Memory of 64 KiB and more goes back to the system when it is freed, so that the
-mark is of what is held. What is no share of a larger model (a piece of a weight while it is stepped,
-activations) drops out of the difference between two numbers of layers.
+mark is of what is held. What is no share of a larger model, such as a piece of a weight while it is
+stepped, drops out of the difference between two numbers of layers.
 """
 
 import argparse
