@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from posttrain.learning.models.optimizers.state_bytes import PART_BYTES
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import bytesize
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
 
 _REFUSED = re.compile(r"out of memory|can't allocate memory")
 _ASKED = re.compile(r"allocate ([\d.]+) (bytes|[KMGTP]iB)")
-
-_STATE_BYTES = {"adamw": 8, "muon": 4, "adamw_8bit": 2}
-"""Of each parameter that an optimizer trains: Adam's two moments, or Muon's one."""
 
 
 def num_stored_parameters(path: Path) -> int:
@@ -81,7 +79,7 @@ def check_training_memory(optimizer: "Optimizer", *, device: str) -> None:
     held, parameters = optimizer.held, optimizer.parameters
     gradients = [p.numel() * p.element_size() for p in parameters]
     states = sum(
-        (_STATE_BYTES.get(name, 0) + held.per_parameter) * parameter.numel()
+        (PART_BYTES.get(name, 0) + held.per_parameter) * parameter.numel()
         for name, members in optimizer.members.items()
         for parameter in members
     )
