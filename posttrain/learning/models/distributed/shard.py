@@ -175,11 +175,15 @@ def _off_meta(model: nn.Module, device: torch.device) -> None:
     for places in _places(model):
         module, name = places[0]
         parameter = module._parameters[name]
-        if parameter is not None and parameter.is_meta:
-            empty = torch.empty(0, dtype=parameter.dtype, device=device)
-            made = nn.Parameter(empty, requires_grad=parameter.requires_grad)
-            for each, own in places:
-                setattr(each, own, made)
+        assert parameter is not None
+        empty = torch.empty(0, dtype=parameter.dtype, device=device)
+        if not parameter.is_meta:
+            # Also of adapters and heads, which were made in host memory.
+            parameter.data = empty
+            continue
+        made = nn.Parameter(empty, requires_grad=parameter.requires_grad)
+        for each, own in places:
+            setattr(each, own, made)
 
 
 @torch.no_grad()
