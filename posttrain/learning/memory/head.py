@@ -49,7 +49,7 @@ def is_chunked(shapes: ModelShapes, rows: BatchRows) -> bool:
 
 
 def kept_bytes(shapes: ModelShapes, rows: BatchRows, *, with_distribution: bool = False) -> int:
-    """Count what the head keeps for its backward pass: of one chunk its softmax, of several nothing.
+    """Count what the head keeps for its backward pass: one chunk's softmax, of several nothing.
 
     Where a soft cap follows, what it gave too.
 

@@ -10,6 +10,7 @@ from posttrain.learning.memory.shapes import shapes_of
 from posttrain.learning.models.build_optim import build_optimizer
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.models.stored_tensors import TensorsApart, whole_piece
+from posttrain.stage.errors import UserError
 from tasks.sft.config import SftConfig
 
 
@@ -29,3 +30,10 @@ def test_it_is_that_of_a_model_and_its_optimizer(kind, tied):
     numbers = sum(p.num_bytes for p in apart.pieces.values() if p.tensor.ndim)
     stage = SftConfig.model_validate({"optimization": {"optimizer": kind}})
     assert numbers == checkpoint_size(StageQuestion(stage, shapes_of(config))).one
+
+
+def test_a_budget_that_is_no_number_of_bytes_is_told_what_is():
+    with pytest.raises(UserError, match=r"sft.learner.checkpoints.budget: .*200GB, got '1XB'"):
+        SftConfig.parse({"learner": {"checkpoints": {"budget": "1XB"}}}, where="sft")
+    read = SftConfig.parse({"learner": {"checkpoints": {"budget": "2kB"}}}, where="sft")
+    assert read.learner.checkpoints.budget == 2000
