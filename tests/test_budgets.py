@@ -71,8 +71,6 @@ KEPT_APART = {
     "posttrain.learning.rl.rehearsed_rows": "reading a table is no part of learning from it",
     "posttrain.learning.rollouts.engines.end_scaled": "as beam: a part of a slot imports no torch",
     "posttrain.learning.rollouts.engines.masked": "a part of a slot imports no torch",
-    "posttrain.learning.rollouts.engines.stored_names": "it is tried without an engine",
-    "posttrain.learning.rollouts.engines.agreement": "it holds any engine to the policy",
     "posttrain.learning.rl.understood": "it runs the policy; a part of a slot imports no torch",
     "posttrain.learning.rl.turn_columns": "what turns earned is no padding of tokens",
     "posttrain.learning.rewards.on_ray": "verifying on a cluster is no part of sampling",

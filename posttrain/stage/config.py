@@ -152,21 +152,6 @@ class StageConfig(BaseModel):
         """
         return None
 
-    def refuse_processes(self, processes: int, *, where: str) -> None:
-        """Refuse what these values, and all configs within, cannot have in so many processes.
-
-        Args:
-            processes: That share the stage.
-            where: The stage's section of the recipe, with which the sentence begins.
-
-        Raises:
-            UserError: One of them says so (`beyond_processes`).
-
-        """
-        for each in configs_in(self):
-            if why := each.beyond_processes(processes):
-                raise UserError(f"{where}: {why}")
-
     def beyond_device(self, capability: Capability) -> str | None:  # noqa: ARG002
         """Say which of these values the device cannot compute, and what to do.
 
@@ -242,6 +227,23 @@ def configs_in(value: Any) -> Iterator[StageConfig]:
     if isinstance(value, list | tuple):
         for each in value:
             yield from configs_in(each)
+
+
+def refuse_processes(config: StageConfig, processes: int, *, where: str) -> None:
+    """Refuse what cannot be had in as many processes as a stage has.
+
+    Args:
+        config: Of a stage; all configs within it are asked, too.
+        processes: That share the stage.
+        where: The stage's section of the recipe, with which the sentence begins.
+
+    Raises:
+        UserError: One of them says so (`StageConfig.beyond_processes`).
+
+    """
+    for each in configs_in(config):
+        if why := each.beyond_processes(processes):
+            raise UserError(f"{where}: {why}")
 
 
 # Here and not beside its only user: what reads annotations hangs on the text of every function, and

@@ -7,7 +7,7 @@ from os.path import normpath
 from pathlib import Path, PurePosixPath
 
 from posttrain.stage.artifact_kinds import ArtifactKind as ArtifactKind
-from posttrain.stage.config import StageConfig
+from posttrain.stage.config import StageConfig, refuse_processes
 from posttrain.stage.declared import READS, Declared
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.resources import Resources
@@ -192,7 +192,7 @@ class Dag:
                 self._check_edge(stage, port, reference)
         self.order()
         for stage in self.stages.values():
-            stage.config.refuse_processes(stage.resources.processes, where=stage.name)
+            refuse_processes(stage.config, stage.resources.processes, where=stage.name)
             # A file that is not there is for the plan to tell, and cannot be looked into.
             if stage.task.refuse is not None and not stage.absent():
                 stage.task.refuse(stage, self)

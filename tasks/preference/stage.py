@@ -36,7 +36,6 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Take or build pairs, train on one split, grade on the other, save."""
-    config.refuse_processes(context.processes, where="preference")
     pairs = _given_pairs(config, inputs, context)
     load = partial(load_to_train, inputs["policy"], config.learner, device=context.device)
     policy = load(processes=context.processes)

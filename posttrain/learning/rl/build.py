@@ -56,7 +56,6 @@ def build_learner(
             "rl: a reference is connected but the algorithm has no kl, so it would change nothing;"
             " set algorithm.regularizers.kl or leave the reference out"
         )
-    config.refuse_processes(context.processes, where="rl")
     # All start from plain weights, so they are copied before an adapter is attached.
     kept = own_reference(policy, config, context, reference)
     mask = start_mask(policy, config, context)

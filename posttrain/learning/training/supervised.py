@@ -17,6 +17,7 @@ from posttrain.learning.training.open_trainer import open_trainer
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Stateful, run_identity
 from posttrain.learning.training.supervised_objective import SupervisedObjective
+from posttrain.stage.config import refuse_processes
 from posttrain.stage.context import StageContext
 from posttrain.stage.schedule import NumberSchedules
 
@@ -48,7 +49,7 @@ def train(
         The steps made.
 
     """
-    config.refuse_processes(context.processes, where=prefix)
+    refuse_processes(config, context.processes, where=prefix)
     num_steps = len(objective.batches.steps)
     identity = run_identity(
         config, seed=context.seed, weights=weights_digest(trainable.model), **objective.digests
