@@ -170,8 +170,8 @@ def test_a_directory_that_is_no_model_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({}, "either path .* or name"),
-        ({"path": "models/x", "name": "org/x", "revision": COMMIT}, "either path .* or name"),
+        ({}, "neither path nor name is set"),
+        ({"path": "models/x", "name": "org/x", "revision": COMMIT}, "path and name are set"),
         ({"name": "org/x"}, "'org/x' needs revision, the commit to take"),
         ({"name": "org/x", "revision": "main"}, "'org/x' needs revision, the commit to take"),
         ({"path": "models/x", "revision": COMMIT}, "revision belongs to a name on the hub"),
