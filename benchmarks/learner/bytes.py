@@ -1,6 +1,6 @@
 """Bytes a parameter that training takes, ours and TRL's.
 
-    python -m benchmarks.learner.bytes [--only NAME ...] [--json PATH]
+    python -m benchmarks.learner.bytes [--only NAME ...] [--layers N] [--json PATH]
 
 A random Qwen2 of 50 million parameters, stored in bfloat16, makes three updates on a batch so short
 that activations count little. Every row of `CASES` is a child process of its own, one thread. What
@@ -8,7 +8,8 @@ is reported is the kernel's high-water mark of the whole process, less what it h
 updates of one layer of that model (imports, kernels), divided by the parameters: first while the
 model is loaded, then, the mark set back, until the third update is over (the second is the first to
 begin with moments). Memory of 64 KiB and more goes back to the system when it is freed, so that the
-mark is of what is held.
+mark is of what is held. What is no share of a larger model, such as a piece of a weight while it is
+stepped, drops out of the difference between two numbers of layers.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ from benchmarks.learner.memory import reset_peak, status
 from benchmarks.learner.settings import Size, save
 from benchmarks.sampling.machine import described
 
-SIZE = Size(1024, 512, 2048, 13, 8, 2, new_tokens=8, parameters=49_962_240)
 ONE_LAYER = Size(1024, 512, 2048, 1, 8, 2, new_tokens=8, parameters=4_327_680)
+PER_LAYER, LAYERS = 3_802_880, 13
 SPECIAL_WORDS = ("<pad>", "<end>", "<unk>")
 STEPS, ROWS, TOKENS = 3, 2, 6
 RETURNED = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
@@ -70,32 +71,41 @@ CASES = {
 }
 
 
+def deep(layers: int) -> Size:
+    """As many layers in place of one."""
+    more = (layers - 1) * PER_LAYER
+    return replace(ONE_LAYER, layers=layers, parameters=ONE_LAYER.parameters + more)
+
+
 def main() -> None:
     """Measure every case, or one of them where this is the child."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="*", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--layers", type=int, default=LAYERS)
     parser.add_argument("--json", type=Path, default=Path(__file__).with_name("bytes.json"))
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
+    size = deep(chosen.layers)
     if chosen.child:
         name, folder = chosen.child
-        print(json.dumps(measured(CASES[name], Path(folder))))
+        print(json.dumps(measured(CASES[name], Path(folder), size)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        for name, size in {"large": SIZE, "small": ONE_LAYER}.items():
+        for name, saved in {"large": size, "small": ONE_LAYER}.items():
             made = Path(folder) / name / "policy"
-            save(made, size, words(), never_ends=False)
+            save(made, saved, words(), never_ends=False)
             narrowed(made)
-        found = {name: in_child(name, folder) for name in chosen.only}
+        found = {name: in_child(name, folder, chosen.layers) for name in chosen.only}
     cases = [{"case": name, "counted": CASES[name].counted, **found[name]} for name in found]
-    report = {"parameters": SIZE.parameters, "machine": described(1), "cases": cases}
+    report = {"parameters": size.parameters, "machine": described(1), "cases": cases}
     chosen.json.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
     print(table(report))
 
 
-def in_child(name: str, folder: str) -> dict[str, Any]:
+def in_child(name: str, folder: str, layers: int) -> dict[str, Any]:
     """Measure one case in a process of its own; says what went wrong, if anything did."""
     command = [sys.executable, "-m", "benchmarks.learner.bytes", "--child", name, folder]
+    command += ["--layers", str(layers)]
     environment = {**os.environ, **RETURNED, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
@@ -106,7 +116,7 @@ def in_child(name: str, folder: str) -> dict[str, Any]:
 
 def words() -> list[str]:
     """The vocabulary."""
-    return [*SPECIAL_WORDS, *(f"w{i}" for i in range(SIZE.vocabulary - len(SPECIAL_WORDS)))]
+    return [*SPECIAL_WORDS, *(f"w{i}" for i in range(ONE_LAYER.vocabulary - len(SPECIAL_WORDS)))]
 
 
 def narrowed(path: Path) -> None:
@@ -135,7 +145,7 @@ class Meter:
         self.training = status("VmHWM") - self.base
 
 
-def measured(case: Case, folder: Path) -> dict[str, Any]:
+def measured(case: Case, folder: Path, size: Size) -> dict[str, Any]:
     """Make the updates of a case; returns bytes a parameter."""
     import torch
 
@@ -147,8 +157,8 @@ def measured(case: Case, folder: Path) -> dict[str, Any]:
     meter = Meter(reset_peak())
     run(meter)
     return {
-        "loading": round(meter.loading / SIZE.parameters, 2),
-        "training": round(meter.training / SIZE.parameters, 2),
+        "loading": round(meter.loading / size.parameters, 2),
+        "training": round(meter.training / size.parameters, 2),
     }
 
 
