@@ -87,7 +87,7 @@ KEPT_APART = {
     "posttrain.provenance.lineage.render.mermaid": "one file a format",
     "posttrain.provenance.lineage.render.tree": "one file a format",
     "posttrain.views.charts.page": "what a page has once is no chart",
-    "posttrain.views.report.changes": "what two runs are compared by is no page",
+    "posttrain.operations.project.ci": "a file of a forge is no project",
     "posttrain.views.report.components": "a picture of one reward is no panel of one metric",
     "tasks.verdict.samples": "what texts show is no figure of a report or a curve",
     "tasks.preference.config": "every stage has the same three files",

@@ -57,6 +57,11 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
     },
     "Look": {
         "ui": Verb("ui:ui", "Look at runs, rollouts, data and lineage in a browser."),
+        "diff": Verb(
+            "diff:diff", "Compare two runs, releases or branches: figures, gates.", _SESSION
+        ),
+        "logs": Verb("logs:logs", "Print what stages print, or follow it."),
+        "cost": Verb("cost:cost", "Show what a run took: time, energy, tokens, money.", _SESSION),
         "why": Verb("why:why", "Name what made a stage run again, or will make it.", _SESSION),
         "lineage": Verb("lineage:lineage", "Follow artifacts; impact, diff, recall."),
         "method": Verb(

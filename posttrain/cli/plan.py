@@ -129,6 +129,14 @@ def check_release(session: "Session") -> None:
         release.refuse_unknown(session.dag)
 
 
+def check_beside(session: "Session") -> None:
+    """Refuse what the sections `cost` and `notify` may not say before anything runs."""
+    from posttrain.pipeline.notices import notice_settings
+
+    session.recipe.cost_settings()
+    notice_settings(session.recipe.notify)
+
+
 def _unseen(closure: "CodeClosure", declared: "Declared") -> Iterator[str]:
     """Where code analysis took more than it saw, and what it saw that is in no key."""
     from posttrain.provenance.code import COMPUTED, FRAMEWORK

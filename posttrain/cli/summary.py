@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +14,9 @@ from posttrain import __version__
 from posttrain.pipeline.execution.session import Session
 from posttrain.pipeline.gathered_claims import claims_of_recipe
 from posttrain.provenance.ledger import Run, conflicts, explain_conflict
+from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.views.report import ReportExtras, StageFacts, summary_table, write_report
+from posttrain.views.report.changes import RunChange
 from posttrain.views.report.glance import glance
 
 REPORT_FILE = "report.html"
@@ -56,10 +58,40 @@ def renew_report(session: Session, page: Path | None = None) -> Path:
         facts=_provenance(session, run),
         told=ReportExtras(
             claimed=partial(claims_of_recipe, session.recipe, session.workspace.root),
-            glance=partial(glance, run, stages, artifacts, method=session.recipe.method),
+            glance=partial(_glance, session, run, stages, artifacts),
+            before=partial(_against_the_run_before, session, run),
         ),
     )
     return page
+
+
+def _glance(
+    session: Session,
+    run: Run | None,
+    stages: Sequence[StageFacts],
+    artifacts: Mapping[str, Path],
+) -> Mapping[str, str]:
+    from posttrain.cli.cost import told_of_cost
+    from posttrain.operations.costs import costs_of_stages
+    from posttrain.provenance.ledger.usage import total_usage
+
+    records = session.ledger.stage_runs(run.id) if run is not None else []
+    found = costs_of_stages(session.ledger, records, Finder(session.workspace.root))
+    whole = total_usage(each.behind for each in found if each.behind)
+    drawn = sum(each.tokens or 0 for each in found)
+    cost = told_of_cost(whole, session.recipe.cost_settings(), drawn) if whole.seconds else ""
+    return glance(run, stages, artifacts, method=session.recipe.method, cost=cost)
+
+
+def _against_the_run_before(session: Session, run: Run | None) -> list[RunChange]:
+    """What this run changed over the last one of the recipe that ended well, if there was one."""
+    from posttrain.publishing import changes
+
+    earlier = changes.run_before(session.ledger, run) if run is not None else None
+    if run is None or earlier is None:
+        return []
+    before, after = (changes.state_of_run(session.ledger, each) for each in (earlier, run))
+    return [changes.changes_between(before, after, Finder(session.workspace.root))]
 
 
 def _facts(session: Session) -> tuple[list[StageFacts], dict[str, Path]]:

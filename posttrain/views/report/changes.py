@@ -46,13 +46,16 @@ class MetricChange:
 
 @dataclass(frozen=True)
 class RunChange:
-    """Two runs of a recipe, compared."""
+    """Two states of a recipe, compared."""
 
     before: str
-    """Id of the earlier run."""
-    when: str
+    """What the earlier one is, such as `run 20261124-100000-1a2b3c of 2026-11-24 10:00 UTC`."""
+    after: str
     causes: Sequence[tuple[str, str]]
     """By stage the first thing that differs."""
     metrics: Sequence[MetricChange]
+    """Figures that differ, those paired by problem first."""
     equal: int
     """How many stages are the same in both."""
+    remarks: Sequence[str] = ()
+    """What could not be compared, and why."""

@@ -1,0 +1,34 @@
+"""What the words and figures of printed tables mean: a line below each table, for who is new."""
+
+import sys
+
+import click
+
+LEGENDS = {
+    "action": "run: makes it anew; restore: brings it from the cache; cached: is up to date;"
+    " pending: decided once what it reads is made",
+    "cost": "clock: from when a stage had its devices; CPU hours: of one core; GPU hours: devices"
+    " held times the hours; kWh: where the machine has counters (RAPL, NVML); tokens drawn: by"
+    " policies, those of teachers and judges behind endpoints left out",
+    "difference": "difference: after minus before; in brackets its 95% interval, paired by problem."
+    " Without brackets it was measured once on each side, so chance may have moved it",
+    "gate": "gate: a condition of recipe.yaml (release.gates) for a release;"
+    " docs/releases.md has the rules",
+    "policies": "pass@k: one of k samples is right; maj@k: the most frequent answer is;"
+    " best@k: the reward model's choice is; gain: points of pass@1 over the policy it was trained"
+    " from; won, lost: problems solved by at least half of the samples now and not before, or the"
+    " other way; tokens: mean length",
+}
+"""Legends by the name of what they explain."""
+
+
+def say_legend(*names: str) -> None:
+    """Print legends below a table, dimmed; nothing where the output is not a terminal's.
+
+    Args:
+        names: Of `LEGENDS`, in the order of the table.
+
+    """
+    if sys.stdout.isatty():
+        for name in names:
+            click.secho(LEGENDS[name], dim=True)
