@@ -1,11 +1,15 @@
 """What differs between two runs: recipe, code, data, metrics, environment."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from posttrain.provenance.key import Difference, differences
 from posttrain.provenance.ledger import ArtifactRecord, Ledger, Run, StageRun
+from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.provenance.lineage.compare import StageComparison, compare_runs
+from posttrain.publishing.changes import changes_between, state_of_run
+from posttrain.views.report.changes import MetricChange
 
 _ENVIRONMENT = ("packages", "runtime", "rules")
 
@@ -43,19 +47,10 @@ def _has_ids(record: ArtifactRecord) -> bool:
 
 @dataclass(frozen=True)
 class ChangedMetric:
-    """A figure that differs."""
+    """A figure that differs, by the name that its stage gave it."""
 
-    stage: str
-    name: str
-    before: float | str | None
-    after: float | str | None
-
-    @property
-    def difference(self) -> float | None:
-        """After minus before; None where a run lacks the figure."""
-        if isinstance(self.before, float) and isinstance(self.after, float):
-            return self.after - self.before
-        return None
+    metric: str
+    change: MetricChange
 
 
 @dataclass(frozen=True)
@@ -69,6 +64,8 @@ class RunComparison:
     environment: Sequence[ChangedValue]
     artifacts: Sequence[ChangedTable]
     metrics: Sequence[ChangedMetric]
+    remarks: Sequence[str]
+    """What could not be paired by problem, and why."""
 
     @property
     def num_equal(self) -> int:
@@ -76,11 +73,12 @@ class RunComparison:
         return sum(each.same for each in self.stages)
 
 
-def side_by_side(ledger: Ledger, before: Run, after: Run) -> RunComparison:
+def side_by_side(ledger: Ledger, root: Path, before: Run, after: Run) -> RunComparison:
     """Compare two runs.
 
     Args:
         ledger: That recorded both.
+        root: The project, where the samples of evaluations lie.
         before: The one.
         after: The other.
 
@@ -97,6 +95,8 @@ def side_by_side(ledger: Ledger, before: Run, after: Run) -> RunComparison:
         for difference in differences(old.components, new.components)
     ]
     surroundings = [*found, *_circumstances(pairs)]
+    moved = changes_between(state_of_run(ledger, before), state_of_run(ledger, after), Finder(root))
+    measured = {name for sides in both for each in sides if each for name in each.metrics}
     return RunComparison(
         stages=stages,
         recipe=[
@@ -112,12 +112,15 @@ def side_by_side(ledger: Ledger, before: Run, after: Run) -> RunComparison:
         ],
         environment=_gathered(surroundings, *_ENVIRONMENT, "circumstances"),
         artifacts=[change for old, new in both for change in _artifacts(old, new)],
-        metrics=[
-            ChangedMetric(each.stage, change.name, change.before, change.after)
-            for each in stages
-            for change in each.metrics
-        ],
+        metrics=[ChangedMetric(_full_name(each, measured), each) for each in moved.metrics],
+        remarks=moved.remarks,
     )
+
+
+def _full_name(change: MetricChange, measured: Collection[str]) -> str:
+    """The name under which a metric was recorded: a change leaves out that of its stage."""
+    full = f"{change.stage}/{change.name}"
+    return full if full in measured else change.name
 
 
 def _gathered(found: Iterable[tuple[str, Difference]], *components: str) -> list[ChangedValue]:

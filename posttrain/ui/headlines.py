@@ -82,7 +82,7 @@ def evaluated_share(project: Project, stage_runs: Sequence[StageRun], metric: st
 
 def _said(project: Project, stage_runs: Sequence[StageRun]) -> list[str]:
     told = [
-        f"{policy.name} {policy.pass_at[0]}"
+        f"{policy.name} pass@{policy.pass_at[0].k} {policy.pass_at[0]}"
         for evaluation in evaluations_of(project, stage_runs)
         for policy in evaluation.policies
     ]

@@ -22,7 +22,10 @@ def read(client, address, status=200):
 
 def test_runs_stand_newest_first_with_their_figures_and_intervals(client):
     told = read(client, "/")
-    rows = [told.index(each) for each in ("running", "rl 70.0% [60.0, 80.0]", "rl 50.0% [40.0")]
+    rows = [
+        told.index(each)
+        for each in ("running", "rl pass@1 70.0% [60.0, 80.0]", "rl pass@1 50.0% [40.0")
+    ]
     assert rows == sorted(rows)
     assert "rl.learning_rate=0.01" in told
     assert "2 ran, 1 up to date" in told

@@ -27,7 +27,7 @@ def show_comparison(request: Request, run: Annotated[list[str], Query()] = []) -
     project = project_shown(request)
     with project.ledger() as ledger:
         old, new = sorted((find_run(ledger, name) for name in run), key=lambda each: each.started)
-        found = side_by_side(ledger, old, new)
+        found = side_by_side(ledger, project.root, old, new)
         both = [list_run(project, ledger, each) for each in (old, new)]
     return render_page(request, "compare.html", section="Runs", both=both, found=found)
 

@@ -98,7 +98,7 @@ def show_choices(request: Request, digest: str) -> Response:
 
 
 @table_routes.get("/table/{digest}/rows")
-def read_rows(  # noqa: PLR0913 - each is one field of the form
+def read_window(  # noqa: PLR0913 - each is one field of the form
     request: Request,
     digest: str,
     start: Annotated[int, Query(ge=0)] = 0,
