@@ -134,11 +134,16 @@ def reinforcing(asked: StageQuestion) -> list[Moment]:
 
 
 def sampling_alone(asked: StageQuestion) -> list[Moment]:
-    """Count a stage that only samples: all its models are loaded, and one of them draws."""
+    """Count a stage that only samples: of several policies one at a time is there, and draws."""
     # An evaluation has all problems of its table, and a probe may.
     problems = (asked.says("num_problems") if asked.has("num_problems") else None) or _DRAWN
     drawing = _drawing(asked, rows=problems * asked.says("num_samples"))
-    weights = {POLICY: held.weight_bytes(asked.policy), OTHERS: _others(asked)}
+    policies = [port for port in asked.models if port.startswith("policies.")]
+    largest = max([asked.policy, *map(asked.models.__getitem__, policies)], key=held.weight_bytes)
+    weights = {POLICY: held.weight_bytes(largest), OTHERS: _others(asked, *policies)}
+    if asked.has("variants") and asked.says("variants"):
+        # The first one stays, as a variant asks it beside the others.
+        weights[OTHERS] += held.weight_bytes(asked.policy)
     moments = _sampling(asked, drawing, weights)
     graders = [each for port, each in asked.models.items() if port == "reward_model"]
     scored = [_scoring(each, Learner(device=asked.device), has_head=True) for each in graders]
