@@ -71,6 +71,7 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
             "parts:parts", "List what a recipe's slots take: kind, purpose, source.", _SCHEMA
         ),
         "env": Verb("env:env", "List environments and worlds, show one, play in one."),
+        "agent-docs": Verb("agent_docs:agent_docs", "Print what a coding agent needs to know."),
         "schema": Verb("schema:schema", "Print the JSON schema of recipes, for editors.", _SCHEMA),
         "data": Verb("data:data", "Look at a file of rows: its format, its lengths, a row."),
         "rows": Verb("rows:rows", "Look at rows of a table and trace their origin."),

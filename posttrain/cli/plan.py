@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from posttrain.cli.legends import say_legend
 from posttrain.cli.options import Documented, overrides_option, plain_table, recipe_argument
 from posttrain.cli.plan_memory import MemoryQuestion, memory_options, print_memory
 from posttrain.stage.errors import UserError
@@ -90,6 +91,7 @@ def plan(
         for each in running:
             session.dag.stages[each.stage].config.check_names(each.stage)
         Console().print(_table(decisions, verbose=verbose))
+        say_legend("action")
         for line in notes_on(session, decisions):
             click.echo(f"note: {line}")
         if verbose:

@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 
 from posttrain import __version__
+from posttrain.cli.legends import say_legend
 from posttrain.pipeline.execution.session import Session
 from posttrain.pipeline.gathered_claims import claims_of_recipe
 from posttrain.provenance.ledger import Run, conflicts, explain_conflict
@@ -35,7 +36,9 @@ def page_of(session: Session, *, alone: bool) -> Path:
 def show_summary(session: Session, seconds: float, *, alone: bool = False) -> None:
     """Print the summary of the session's stages, and write the report page where there is none."""
     stages, artifacts = _facts(session)
-    Console().print(summary_table(stages, artifacts))
+    table = summary_table(stages, artifacts)
+    Console().print(table)
+    say_legend("policies" if table.title else "stages")
     page = page_of(session, alone=alone)
     if not page.exists():
         renew_report(session, page)
