@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from posttrain.stage.errors import UserError
+from posttrain.stage.interrupts import Interrupted
 from posttrain.ui.project import Project
 from posttrain.ui.render import render_page
 from posttrain.ui.routes.registry import ROUTES
@@ -103,7 +105,9 @@ def serve_project(project: Project, port: int, *, say: Callable[[str], None]) ->
         # Vega is put together once on a machine, which takes seconds.
         threading.Thread(target=chart_scripts, name="charts", daemon=True).start()
         say(f"{project.root} is shown at {address}; Ctrl-C ends it")
-        uvicorn.Server(config).run([listening])
+        # Ctrl-C is how it ends: there is nothing to go on with.
+        with suppress(Interrupted):
+            uvicorn.Server(config).run([listening])
 
 
 def bound(port: int) -> socket.socket:
