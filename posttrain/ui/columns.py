@@ -50,7 +50,7 @@ def listed_columns(
     Args:
         kind: Of the artifact, such as ``rollouts``.
         schema: Type of every column.
-        head: Its first rows, which say what lists hold.
+        head: Its first rows of the columns that `listed_from` names, which say what lists hold.
 
     Returns:
         Columns in the order in which they are read: of rollouts what was drawn and paid, of any
@@ -59,8 +59,8 @@ def listed_columns(
     """
     if kind == "rollouts" and {"logprobs", "advantages", "components"} <= schema.keys():
         return _of_rollouts(head)
-    names = [name for name in schema if name not in ("id", *_LAST)]
-    names += [name for name in (*_LAST, "id") if name in schema]
+    names = [name for name in head.columns if name not in ("id", *_LAST)]
+    names += [name for name in (*_LAST, "id") if name in head.columns]
     return [_plain(name, schema[name]) for name in names]
 
 

@@ -1,15 +1,19 @@
 """Parts of the app on their own: tokens as text, what is kept, what a run notes of itself."""
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import polars as pl
 import pytest
 
+from posttrain.data.schemas import ROLLOUTS
 from posttrain.pipeline.execution.display import Display, NotedProgress, read_progress
 from posttrain.provenance.lineage.tables import Table
 from posttrain.stage.errors import UserError
 from posttrain.ui.distributions import spreads_of
-from posttrain.ui.rollouts import token_texts
+from posttrain.ui.rollouts import RolloutToken, spans_by_token, token_texts
 from posttrain.ui.table_diff import differing_rows
-from posttrain.ui.windows import Memory
+from posttrain.ui.windows import Later, Memory, RowQuestion, list_table
 
 BROKEN = "\N{REPLACEMENT CHARACTER}"
 # Tokens 1 and 2 are the two bytes of one letter, 3 is a word, 4 a byte without its other.
@@ -25,6 +29,55 @@ def test_bytes_of_one_letter_are_shown_at_the_last_of_them():
     assert token_texts([4, 3], decode) == [BROKEN, "so"]
     assert token_texts([3, 1], decode) == ["so", BROKEN]
     assert token_texts([7, 8], None) == ["7 ", "8 "]
+
+
+def test_what_is_known_of_drawn_tokens_goes_by_their_order_over_all_turns():
+    """Turn 0: one read, two drawn; turn 1: one read, one drawn by a later policy."""
+    row = {
+        "role": "policy", "trained": True, "token_ids": [3, 3, 3, 3, 3],
+        "spans": [
+            {"begin": 0, "end": 1, "turn": 0, "drawn": False},
+            {"begin": 1, "end": 3, "turn": 0, "drawn": True},
+            {"begin": 3, "end": 4, "turn": 1, "drawn": False},
+            {"begin": 4, "end": 5, "turn": 1, "drawn": True},
+        ],
+        "logprobs": [-1.0, -2.0, -3.0], "advantages": [0.1, 0.2, 0.3], "token_rewards": [],
+        "versions": [7, 8], "turns": [{"earned": 0.5, "key": ""}, {"earned": 1.5, "key": ""}],
+    }  # fmt: skip
+    read, first, heard, second = spans_by_token(row, decode)
+    assert [span.drawn for span in (read, first, heard, second)] == [False, True, False, True]
+    assert read.tokens == (RolloutToken(3, "so"),)
+    assert (read.learned, read.version, read.earned) == (False, None, None)
+    assert first.tokens == (RolloutToken(3, "so", -1.0, 0.1), RolloutToken(3, "so", -2.0, 0.2))
+    assert (first.learned, first.version, first.earned) == (True, 7, 0.5)
+    assert second.tokens == (RolloutToken(3, "so", -3.0, 0.3),)
+    assert (second.version, second.earned) == (8, 1.5)
+
+
+@pytest.mark.parametrize("name", ["pairs", "problems", "rollouts"])
+def test_tables_of_older_formats_are_listed_as_they_are(name):
+    file = Path(__file__).parents[1] / f"data/tables_0_1/{name}.parquet"
+    listed = list_table(Table(name, name, file), name)
+    rows = listed.window(listed.numbers(RowQuestion(sort="id")), 0, 100)
+    ids = [row[-1] for row in rows]
+    assert ids == sorted(pl.read_parquet(file)["id"])
+
+
+def test_a_table_without_rows_is_listed(tmp_path):
+    file = tmp_path / "rollouts.parquet"
+    pl.DataFrame(schema=ROLLOUTS).write_parquet(file)
+    listed = list_table(Table("a", "a", file), "rollouts")
+    numbers = listed.numbers(RowQuestion(search="so", sort="reward"))
+    assert (listed.num_rows, listed.choices(), listed.window(numbers, 0, 10)) == (0, {}, [])
+
+
+def test_a_costly_result_is_made_once_whoever_asks():
+    made = []
+    later = Later(lambda: made.append(1) or len(made))
+    assert not later.done
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(lambda _: later.result(), range(8))) == {1}
+    assert later.done
 
 
 def test_what_was_used_last_is_kept():
