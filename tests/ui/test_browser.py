@@ -76,7 +76,11 @@ def test_rows_are_searched_chosen_sorted_and_opened(page, made):
     assert until(lambda: texts(browser) == ["7", "so 8"])
     browser.execute_script("document.querySelector('.grid-view').focus()")
     press(browser, Keys.ARROW_DOWN, Keys.ENTER)
-    assert until(lambda: browser.current_url.endswith("/row/2"))
+    assert until(lambda: "/row/2?" in browser.current_url)
+    # What is asked goes along: the row before is the one that stood above, and not row 1.
+    press(browser, "p")
+    assert until(lambda: "/row/3?" in browser.current_url)
+    assert all_of(browser, "a[rel=prev]") == []
 
 
 def test_a_token_tells_under_the_pointer_what_is_known_of_it(page, made):

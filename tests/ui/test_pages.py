@@ -158,6 +158,17 @@ def test_a_row_that_is_not_there_is_said_so(client, made):
     assert "the ledger knows no artifact" in read(client, "/table/0000000000000000", 404)
 
 
+def test_rows_beside_a_row_are_those_that_were_asked_for(client, made):
+    page = client.get(made.address("rollouts", "/row/2?search=5&where=reward > 2")).text
+    assert 'rel="prev"' not in page
+    asked = "?is=source%3Asum&sort=reward&descending=true"
+    page = client.get(made.address("rollouts", f"/row/4{asked}")).text
+    # By reward, the greatest first: 0, 4, 1, 5.
+    for way, row in (("prev", 0), ("next", 1)):
+        address = made.address("rollouts", f"/row/{row}{asked.replace('&', '&amp;')}")
+        assert f'<a rel="{way}" href="{address}">' in page
+
+
 def test_data_has_every_table_and_why_rows_were_dropped(client):
     told = read(client, "/data")
     assert "data/rl/rollouts.parquet rollouts rl 6" in told

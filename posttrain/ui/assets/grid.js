@@ -217,7 +217,9 @@ class Grid {
   open(row, elsewhere) {
     const block = this.blocks.get(Math.floor(row / BLOCK));
     if (!block) return;
-    const address = `${this.given.row_at}/${block[row % BLOCK][0]}`;
+    const params = this.question();
+    const asked = params.size ? `?${params}` : "";
+    const address = `${this.given.row_at}/${block[row % BLOCK][0]}${asked}`;
     if (elsewhere) window.open(address, "_blank");
     else location.href = address;
   }

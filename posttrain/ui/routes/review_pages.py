@@ -3,13 +3,14 @@
 from typing import Annotated, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Form, Request, Response
+from fastapi import APIRouter, Form, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from posttrain.data.reviews import read_reviews
 from posttrain.operations.reviewing import FOLDER_OF_REVIEWS, write_review
 from posttrain.provenance.lineage.tables import collected
 from posttrain.stage.errors import UserError
+from posttrain.ui.opened import asked_again, neighbors, open_listed, question_in, rows_asked
 from posttrain.ui.render import project_shown, render_page
 
 review_routes = APIRouter()
@@ -21,24 +22,26 @@ _SEE_OTHER = 303
 def write_row_review(
     request: Request,
     digest: str,
-    number: int,
+    number: Annotated[int, Path(ge=0)],
     verdict: Annotated[Literal["accept", "reject"], Form()],
     reason: Annotated[str, Form()] = "",
 ) -> Response:
     """Write a verdict on a row, and go to the next one."""
     project = project_shown(request)
-    record, table = project.table(digest)
-    rows = collected(table.rows().select("id").slice(number, 2), table)["id"].to_list()
-    if not rows:
+    record, listed = open_listed(project, digest)
+    asked = question_in(request)
+    ids = collected(listed.table.rows().select("id").slice(number, 1), listed.table)["id"]
+    if not len(ids):
         raise UserError(f"{record.path} has no row {number}")
-    at = f"/table/{record.digest[:16]}/row"
+    at, again = f"/table/{record.digest[:16]}/row", asked_again(asked)
+    _, after = neighbors(rows_asked(listed, asked), number)
     try:
         with project.ledger() as ledger:
-            write_review(project.root, ledger, record, rows[0], verdict, reason)
+            write_review(project.root, ledger, record, ids[0], verdict, reason)
     except UserError as error:
-        return RedirectResponse(f"{at}/{number}?problem={quote(str(error))}", _SEE_OTHER)
-    following = number + 1 if len(rows) > 1 else number
-    return RedirectResponse(f"{at}/{following}", _SEE_OTHER)
+        said = f"{'&' if again else '?'}problem={quote(str(error))}"
+        return RedirectResponse(f"{at}/{number}{again}{said}", _SEE_OTHER)
+    return RedirectResponse(f"{at}/{number if after is None else after}{again}", _SEE_OTHER)
 
 
 @review_routes.get("/reviews")

@@ -14,6 +14,7 @@ from posttrain.provenance.lineage.tables import Table, collected, open_tables
 from posttrain.stage.errors import UserError
 from posttrain.ui.catalog import tables_made
 from posttrain.ui.figures import chart_of_problem
+from posttrain.ui.opened import asked_again, neighbors, open_listed, question_in, rows_asked
 from posttrain.ui.project import Project
 from posttrain.ui.render import project_shown, render_page
 from posttrain.ui.rollouts import (
@@ -35,9 +36,12 @@ _ROLLOUT = {"token_ids", "spans", "logprobs", "advantages", "components", "step"
 def show_row(request: Request, digest: str, number: int, problem: str = "") -> Response:
     """Show one row of a table, as its kind asks for."""
     project = project_shown(request)
-    record, table = project.table(digest)
+    record, listed = open_listed(project, digest)
+    asked, table = question_in(request), listed.table
     row = _row(table, number)
+    before, after = neighbors(rows_asked(listed, asked), number)
     common: dict[str, Any] = {"record": record, "number": number, "row": row, "refused": problem}
+    common |= {"asked": asked_again(asked), "before": before, "after": after}
     common["said"] = reviews_on(project.root, record.path, row["id"]) if "id" in row else None
     with project.ledger() as ledger:
         common["problem"] = _problem(project, ledger, record, row)
@@ -132,8 +136,9 @@ def _row(table: Table, number: int) -> dict[str, Any]:
 
 
 def _frame(table: Table, number: int) -> pl.DataFrame:
-    rows = collected(table.rows().slice(number, 1), table)
-    if number < 0 or not rows.height:
+    # A negative number would count from the end.
+    rows = collected(table.rows().slice(number, 1 if number >= 0 else 0), table)
+    if not rows.height:
         raise UserError(f"{table.path} has no row {number}")
     return rows
 

@@ -5,40 +5,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
-from posttrain.provenance.ledger import ArtifactRecord
 from posttrain.stage.errors import UserError
 from posttrain.ui.catalog import newest_of_kind, versions_of
 from posttrain.ui.grid import EXAMPLES, described
-from posttrain.ui.project import Project
+from posttrain.ui.opened import open_listed, question_in, rows_asked
 from posttrain.ui.render import project_shown, render_page
-from posttrain.ui.windows import ListedTable, Memory, RowQuestion, list_table
+from posttrain.ui.windows import ListedTable, RowQuestion
 
 table_routes = APIRouter()
 
 _BLOCK = 100
 _MOST_COUNT = 1000
-_tables: Memory[ListedTable] = Memory(8)
-_numbers: Memory[Any] = Memory(32)
-
-
-def open_listed(project: Project, digest: str) -> tuple[ArtifactRecord, ListedTable]:
-    """Open a table with what is listed of it, kept for the next question.
-
-    Args:
-        project: That has it.
-        digest: Its digest, or the beginning.
-
-    Returns:
-        Its record, and its rows.
-
-    """
-    record, table = project.table(digest)
-    return record, _tables.get(table.file, lambda: list_table(table, record.type))
-
-
-def _asked(where: str, search: str, chosen: list[str], sort: str, descending: bool) -> RowQuestion:
-    pairs = (each.partition(":")[::2] for each in chosen if each)
-    return RowQuestion(where.strip(), search.strip(), tuple(pairs), sort, descending)
 
 
 @table_routes.get("/rollouts")
@@ -53,19 +30,11 @@ def show_newest_rollouts(request: Request) -> Response:
 
 
 @table_routes.get("/table/{digest}")
-def show_table(  # noqa: PLR0913 - each is one field of the form
-    request: Request,
-    digest: str,
-    where: str = "",
-    search: str = "",
-    chosen: Annotated[list[str], Query(alias="is")] = [],  # noqa: B006 - FastAPI copies it
-    sort: str = "",
-    descending: bool = False,
-) -> Response:
+def show_table(request: Request, digest: str) -> Response:
     """Show the rows of a table."""
     project = project_shown(request)
     record, listed = open_listed(project, digest)
-    asked = _asked(where, search, chosen, sort, descending)
+    asked = question_in(request)
     problem = ""
     try:
         first = _window(listed, asked, 0, _BLOCK)
@@ -98,20 +67,15 @@ def show_choices(request: Request, digest: str) -> Response:
 
 
 @table_routes.get("/table/{digest}/rows")
-def read_window(  # noqa: PLR0913 - each is one field of the form
+def read_window(
     request: Request,
     digest: str,
     start: Annotated[int, Query(ge=0)] = 0,
     count: Annotated[int, Query(ge=1, le=_MOST_COUNT)] = _BLOCK,
-    where: str = "",
-    search: str = "",
-    chosen: Annotated[list[str], Query(alias="is")] = [],  # noqa: B006 - FastAPI copies it
-    sort: str = "",
-    descending: bool = False,
 ) -> Response:
     """Read a window on the rows that are asked for, as JSON."""
     _, listed = open_listed(project_shown(request), digest)
-    asked = _asked(where, search, chosen, sort, descending)
+    asked = question_in(request)
     try:
         return JSONResponse(_window(listed, asked, start, count))
     except UserError as error:
@@ -119,5 +83,5 @@ def read_window(  # noqa: PLR0913 - each is one field of the form
 
 
 def _window(listed: ListedTable, asked: RowQuestion, start: int, count: int) -> dict[str, Any]:
-    numbers = _numbers.get((listed.table.file, asked), lambda: listed.numbers(asked))
+    numbers = rows_asked(listed, asked)
     return {"total": len(numbers), "rows": listed.window(numbers, start, count)}
