@@ -7,11 +7,9 @@ Run `first` did all; run `second`, with another learning rate, did rl and evalua
 `third` is at it. Nothing was trained: the tables are written here.
 """
 
-import contextlib
 import hashlib
 import json
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -300,15 +298,16 @@ def browser(tmp_path_factory):
 
 
 def until(found, seconds=20.0):
-    """Wait for what is looked for; what it was last is the message."""
+    """Wait for what is looked for; an element that is not there yet, or no more, is waited for."""
+    from selenium.common.exceptions import WebDriverException
+
     end = time.monotonic() + seconds
-    while not (last := found()) and time.monotonic() < end:
+    while True:
+        try:
+            if last := found():
+                return last
+        except WebDriverException:
+            if time.monotonic() > end:
+                raise
+        assert time.monotonic() < end
         time.sleep(0.05)
-    assert last
-    return last
-
-
-def free_port():
-    with contextlib.closing(socket.socket()) as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]

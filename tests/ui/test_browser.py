@@ -57,13 +57,13 @@ def test_rows_are_searched_chosen_sorted_and_opened(page, made):
     from selenium.webdriver.common.keys import Keys
 
     browser = page(made.address("rollouts"))
-    assert until(lambda: texts(browser)) == ["5", "6", "so 8", "7", "step 5", "3"]
+    assert until(lambda: texts(browser) == ["5", "6", "so 8", "7", "step 5", "3"])
     one(browser, "input[name=search]").send_keys("so")
     assert until(lambda: texts(browser) == ["so 8"])
     assert one(browser, "#count").text == "1 of 6 rows"
     assert browser.current_url.endswith("?search=so")
     one(browser, "input[name=search]").send_keys(Keys.BACKSPACE * 2)
-    one(browser, "select[name=is] option[value='source:product']").click()
+    until(lambda: one(browser, "select[name=is] option[value='source:product']")).click()
     assert until(lambda: texts(browser) == ["so 8", "7"])
     one(browser, "[data-sort=reward]").click()
     assert until(lambda: texts(browser) == ["7", "so 8"])
@@ -124,13 +124,13 @@ def test_two_marked_runs_are_compared(page):
 
 def test_a_run_that_runs_shows_how_far_it_is_and_then_its_end(page, made):
     browser = page("/run/third")
-    assert until(lambda: "30 of 120 steps" in one(browser, ".live").text)
+    assert until(lambda: "30 of 120 steps" in one(browser, "[data-again]").text)
     file = made.root / ".posttrain/runs/third" / PROGRESS_FILE
     before = file.read_text()
     told = json.loads(before)
     told["rl"]["done"] = 90
     file.write_text(json.dumps(told))
-    assert until(lambda: "90 of 120 steps" in one(browser, ".live").text)
+    assert until(lambda: "90 of 120 steps" in one(browser, "[data-again]").text)
     file.write_text(before)
 
 
@@ -140,8 +140,8 @@ def test_a_row_is_reviewed_by_keys_and_the_next_one_follows(page, made):
     browser.execute_script("document.activeElement.blur()")
     press(browser, "r")
     # It was the last row, which now says so.
-    assert until(lambda: "rejected by Ada Reviewer" in one(browser, ".review").text)
-    assert "it is not kind" in one(browser, ".review").text
+    assert until(lambda: "rejected by Ada Reviewer" in one(browser, "main").text)
+    assert "it is not kind" in one(browser, "main").text
 
 
 def test_tab_reaches_the_sections_the_question_and_the_rows(page, made):
