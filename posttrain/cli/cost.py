@@ -114,7 +114,7 @@ def _cells(usage: "Usage | None", settings: "CostSettings", tokens: str) -> "Seq
         number(usage.gpu_seconds / _HOUR),
         "" if usage.joules is None else number(usage.joules / _KWH),
         tokens,
-        "" if money is None else number(round(money, 4)),
+        "" if money is None else f"{money:.3g}",
     )
 
 
@@ -136,7 +136,7 @@ def told_of_cost(usage: "Usage", settings: "CostSettings", tokens: int) -> str:
         f"{number(usage.gpu_seconds / _HOUR)} GPU hours" if usage.gpu_seconds else "",
         "" if usage.joules is None else f"{number(usage.joules / _KWH)} kWh",
         f"{tokens:,} tokens drawn" if tokens else "",
-        "" if money is None else f"{number(round(money, 2))} {settings.currency}",
+        "" if money is None else f"{money:.3g} {settings.currency}",
     ]
     return ", ".join(filter(None, parts))
 

@@ -151,8 +151,8 @@ def _print(found: "Rescored") -> None:
         table.add_row(*_cells(each))
     Console().print(table)
     click.echo(
-        "deviation: over rollouts; unjudged: share without a score; with paid: correlation with what"
-        " the run paid"
+        "deviation: over rollouts; unjudged: share without a score; with paid: correlation with"
+        " what the run paid"
     )
     before, after = found.solved
     click.echo(

@@ -80,9 +80,12 @@ def _glance(
 
     records = session.ledger.stage_runs(run.id) if run is not None else []
     found = costs_of_stages(session.ledger, records, Finder(session.workspace.root))
-    whole = total_usage(each.behind for each in found if each.behind)
-    drawn = sum(each.tokens or 0 for each in found)
-    cost = told_of_cost(whole, session.recipe.cost_settings(), drawn) if whole.seconds else ""
+    counted = [each for each in found if each.behind]
+    whole = total_usage(each.behind for each in counted if each.behind)
+    drawn = sum(each.tokens or 0 for each in counted)
+    cost = told_of_cost(whole, session.recipe.cost_settings(), drawn) if counted else ""
+    if counted and len(counted) < len(found):
+        cost += f", in {len(counted)} of {len(found)} stages; nobody counted the others"
     return glance(run, stages, artifacts, method=session.recipe.method, cost=cost)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from posttrain.provenance.ledger import Ledger, StageRun
-from posttrain.provenance.ledger.records import PROVEN
 from posttrain.provenance.ledger.usage import Usage, total_usage, usage_by_stage_run
 from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.stage.spec import ArtifactKind
@@ -52,8 +51,7 @@ def _cost_of(
 ) -> StageCost:
     last = attempts[-1]
     own = [usages[each.id] for each in attempts if each.id in usages]
-    maker = last if last.status in PROVEN[:1] else ledger.succeeded(last.key)
-    # Of several that succeeded under a key the one that was executed.
+    maker = last if last.status == "succeeded" else ledger.history.executed(last.key)
     behind = usages.get(maker.id) if maker is not None else None
     executed = sum(each.status in ("succeeded", "failed", "stopped") for each in attempts)
     return StageCost(

@@ -85,7 +85,8 @@ def state_named(ledger: Ledger, recipe: Path, root: Path, name: str) -> RecipeSt
         return RecipeState(name, "the workspace", _in_lock(text, where=str(lock)))
     if is_run(name):
         return state_of_run(ledger, find_run(ledger, name))
-    released = str(find_release(root, name)) if "@" in name or "#" in name else name
+    is_release = "@" in name or "#" in name
+    released = str(find_release(root, name)) if is_release else name
     commit = ask_git(root, "rev-parse", "--verify", "--quiet", f"{released}^{{commit}}")
     if not commit:
         raise UserError(
@@ -98,8 +99,7 @@ def state_named(ledger: Ledger, recipe: Path, root: Path, name: str) -> RecipeSt
             f"{released} ({commit[:8]}) has no {LOCK} beside the recipe, so what it held is not"
             " known; commit it after a run: git add posttrain.lock"
         )
-    kind = "release" if released != name else "commit" if commit.startswith(name) else "branch"
-    told = f"{kind} {released} at {commit[:8]}"
+    told = f"release {released} at {commit[:8]}" if is_release else f"{released} at {commit[:8]}"
     return RecipeState(name, told, _in_lock(held.decode("utf-8"), where=f"{released}:{LOCK}"))
 
 

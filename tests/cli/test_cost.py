@@ -2,8 +2,10 @@
 
 import json
 import os
+import sys
 import threading
 import time
+from types import ModuleType
 
 import pytest
 
@@ -69,6 +71,28 @@ def test_energy_is_the_share_of_the_packages_that_the_processor_time_has(tmp_pat
     assert meter.read(cpu_seconds=None).joules is None
     assert StageMeter(powercap=tmp_path / "none").read(1.0).joules is None
     assert _difference({}, {}) is None
+
+
+def test_gpus_count_for_themselves(tmp_path, monkeypatch):
+    """With a stand-in for NVML, as no GPU is here: millijoules of devices by number and UUID."""
+    taken = {0: 1000, "GPU-a": 500}
+    library = ModuleType("pynvml")
+    library.NVMLError = type("NVMLError", (Exception,), {})
+    library.nvmlInit = lambda: None
+    library.nvmlDeviceGetHandleByIndex = library.nvmlDeviceGetHandleByUUID = lambda name: name
+    library.nvmlDeviceGetTotalEnergyConsumption = taken.__getitem__
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    meter = StageMeter(("0", "GPU-a"), powercap=tmp_path)
+    taken |= {0: 3000, "GPU-a": 700}
+    usage = meter.read(1.0)
+    assert usage.joules == pytest.approx(2.2)
+    assert usage.gpu_seconds == pytest.approx(2 * usage.seconds)
+
+    def refuse(_):
+        raise library.NVMLError("not supported")
+
+    library.nvmlDeviceGetTotalEnergyConsumption = refuse
+    assert meter.read(1.0).joules is None
 
 
 def test_stages_that_ran_are_counted_and_those_that_did_not_are_not(toy, posttrain):
