@@ -32,7 +32,8 @@ def headlines_of(project: Project, stage_runs: Sequence[StageRun]) -> list[str]:
 
     """
     reports = tuple(output.digest for each in stage_runs for output in _reports(each))
-    kept = (reports, tuple(each.id for each in stage_runs))
+    # Stages that were taken over found out what they had found out before.
+    kept = (reports, tuple(each.key for each in stage_runs))
     return _known.get(kept, lambda: _said(project, stage_runs))
 
 

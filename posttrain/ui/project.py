@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,9 +59,19 @@ class Project:
         # The memory of digests is one file for all threads.
         with self._finding:
             finder = Finder(self.root)
-            found = finder.find(record.path, record.digest, record.md5)
+            found = next(
+                (place for place in self._likely(record) if _holds(finder, place, record)), None
+            )
+            # What lies elsewhere is looked for in the folders of all recipes, which takes longer.
+            found = found or finder.find(record.path, record.digest, record.md5)
             finder.remember()
         return found
+
+    def _likely(self, record: ArtifactRecord) -> Iterator[Path]:
+        """Where an artifact mostly is: as the default recipe has it, and in DVC's cache."""
+        yield self.root / record.path
+        if record.md5 and not record.md5.endswith(".dir"):
+            yield object_folder(self.root) / record.md5[:2] / record.md5[2:]
 
     def file_in(self, record: ArtifactRecord, name: str) -> Path | None:
         """Find a file of an artifact that is a directory, such as a policy's tokenizer.
@@ -130,3 +141,10 @@ class Project:
                 " dvc pull"
             )
         return record, Table(f"{record.type}:{record.digest}", record.path, file)
+
+
+def _holds(finder: Finder, place: Path, record: ArtifactRecord) -> bool:
+    try:
+        return place.exists() and finder.digest(place) == record.digest
+    except (UserError, OSError):
+        return False
