@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import polars as pl
+
 from posttrain.ui.columns import ListedColumn
 from posttrain.ui.windows import ListedTable, RowQuestion
 
@@ -18,7 +20,9 @@ EXAMPLES = {
 }
 """An expression for each kind of table, to begin from."""
 
-_NUMBER, _YES_NO, _TEXT, _ID, _FREE = 84, 66, 110, 150, 320
+_NUMBER, _YES_NO, _ID, _FREE, _WIDEST = 84, 66, 150, 320, 240
+_LETTER, _AROUND = 8, 34
+"""Pixels of a letter, and of what stands around a text: padding, and the arrow of a heading."""
 _FREE_TEXTS = ("text", "prompt", "chosen", "rejected", "answer", "reason", "rationale")
 
 
@@ -37,7 +41,7 @@ def described(
         What is written into the page as JSON.
 
     """
-    widths = [_width(each) for each in listed.columns]
+    widths = [_width(each, listed.first[each.name]) for each in listed.columns]
     return {
         "rows": listed.num_rows,
         "columns": [
@@ -58,11 +62,16 @@ def described(
     }
 
 
-def _width(column: ListedColumn) -> int:
+def _width(column: ListedColumn, first: pl.Series) -> int:
+    """Pixels in which the heading is not cut, nor are short texts such as names."""
+    heading = _LETTER * len(column.heading) + _AROUND
     if column.shape == "number":
-        return _NUMBER
+        return max(_NUMBER, heading)
     if column.shape == "yes_no":
-        return _YES_NO
+        return max(_YES_NO, heading)
     if column.name in _FREE_TEXTS:
         return _FREE
-    return _ID if column.name.endswith("id") else _TEXT
+    if column.name.endswith("id"):
+        return max(_ID, heading)
+    longest = int(first.str.len_chars().max() or 0)  # type: ignore[arg-type]
+    return max(heading, min(_LETTER * longest + _AROUND, _WIDEST))

@@ -73,7 +73,7 @@ def test_a_metric_is_shown_over_all_runs(client):
     assert told.index("0.75") < told.index("0.5 ")
     # Its stage measured no interval, and its report has one.
     assert "mine evaluate 0.7 0.6 to 0.8" in read(client, "/metrics?name=evaluate/rl/pass_at_1")
-    # The first of an evaluation is shown where none is asked for.
+    # What the last evaluated policy solves is shown where nothing is asked for.
     assert "<h1>evaluate/rl/pass_at_1</h1>" in client.get("/metrics").text
 
 

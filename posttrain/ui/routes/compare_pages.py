@@ -1,5 +1,6 @@
 """Two runs side by side, and one metric over all of them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -10,13 +11,15 @@ from posttrain.provenance.lineage.names import find_run
 from posttrain.stage.errors import UserError
 from posttrain.ui.comparison import side_by_side
 from posttrain.ui.figures import chart_of_metric
-from posttrain.ui.headlines import evaluated_share
+from posttrain.ui.headlines import evaluated_share, evaluations_of
 from posttrain.ui.metric_history import MeasuredFigure, history_of_metric, metric_names
 from posttrain.ui.project import Project
 from posttrain.ui.render import project_shown, render_page
 from posttrain.ui.run_list import last_attempts, list_run
 
 compare_routes = APIRouter()
+
+_MOST_LOOKED_AT = 20
 
 
 @compare_routes.get("/compare")
@@ -38,7 +41,7 @@ def show_metric(request: Request, name: str = "") -> Response:
     project = project_shown(request)
     with project.ledger() as ledger:
         names = metric_names(ledger)
-        chosen = name or (names[0] if names else "")
+        chosen = name or _telling(project, ledger, names)
         figures = history_of_metric(ledger, chosen) if chosen else []
         figures = [_with_interval(project, ledger, chosen, each) for each in figures]
     return render_page(
@@ -50,6 +53,17 @@ def show_metric(request: Request, name: str = "") -> Response:
         figures=figures,
         chart=chart_of_metric(chosen, figures),
     )
+
+
+def _telling(project: Project, ledger: Ledger, names: Sequence[str]) -> str:
+    """What the last policy of the newest evaluation solves; the first metric without one."""
+    for run in ledger.runs(limit=_MOST_LOOKED_AT):
+        for evaluation in evaluations_of(project, last_attempts(ledger.stage_runs(run.id))):
+            last = evaluation.policies[-1]
+            told = f"{evaluation.stage}/{last.name}/pass_at_{last.pass_at[0].k}"
+            if told in names:
+                return told
+    return names[0] if names else ""
 
 
 def _with_interval(
