@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.drawing import drawing
-from posttrain.views.report.charts import Dot, Line, Mark, Text
+from benchmarks.drawing import Dot, Line, Mark, Text, drawing
 
 WIDTH, LEFT, RIGHT, ROW, GAP, TOP, BOTTOM = 720, 130, 24, 15, 16, 34, 30
 

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from benchmarks.drawing import drawing
-from posttrain.views.report.charts import Dot, Line, Mark, Path, Text
+from benchmarks.drawing import Dot, Line, Mark, Path, Text, drawing
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 720, 60, 24, 40, 46
 _HEIGHT, _ROW = 300, 40

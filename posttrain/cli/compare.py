@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from posttrain.cli.ledger import existing_ledger, ledger_option
+from posttrain.cli.legends import say_legend
 from posttrain.cli.options import Documented
 from posttrain.cli.tables import colored, print_table
 from posttrain.provenance.ledger import StageRun
@@ -42,6 +43,7 @@ def diff(before: str, after: str, everything: bool, as_json: bool, ledger_at: st
     shown = [each for each in compared if everything or not each.same]
     if shown:
         print_table(("stage", "what", f"run {old.id}", f"run {new.id}"), _rows(shown))
+        say_legend("runs")
     equal = sum(each.same for each in compared)
     click.echo(f"{equal} of {len(compared)} stages are equal")
 

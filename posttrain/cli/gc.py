@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
+from posttrain.cli.legends import say_legend
 from posttrain.cli.options import DocumentedGroup, plain_table
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import bytesize
@@ -147,6 +148,7 @@ def _show(plan: "CollectionPlan", budget: int | None) -> None:
         state = "[red]goes[/]" if line.goes else "[green]stays[/]"
         shown.add_row(state, escape(line.reason), line.kind, f"{line.count:,}", bytesize(line.size))
     Console().print(shown)
+    say_legend("collect")
     left, freed = plan.decision.left, plan.decision.freed
     click.echo(f"{bytesize(freed)} can go, {bytesize(left)} stay.")
     if budget is not None and left > budget:

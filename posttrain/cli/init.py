@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Documented)
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("folder", type=click.Path(path_type=Path), metavar="[DIR]", required=False)
 @click.option(
     "--data",
     "file",
@@ -31,8 +31,19 @@ if TYPE_CHECKING:
 )
 @format_option
 @columns_option
+@click.option(
+    "--ci",
+    "forge",
+    type=click.Choice(["github", "gitlab"]),
+    help="Write the job that comments on proposed changes; alone, into the project around you.",
+)
 def init(
-    folder: Path, file: Path | None, model: Path | None, kind: str | None, columns: Sequence[str]
+    folder: Path | None,
+    file: Path | None,
+    model: Path | None,
+    kind: str | None,
+    columns: Sequence[str],
+    forge: str | None,
 ) -> None:
     """Write a new project into DIR, which must be empty or not there yet.
 
@@ -44,17 +55,29 @@ def init(
     --model a tiny model is trained from nothing, to try the whole. `posttrain data inspect FILE`
     says how the file is read.
 
+    With --ci, a pull request is compared with the branch that it goes to, by `posttrain diff`, and
+    the outcome is written below it; without DIR that file alone is added to the project around you.
+
     Examples:
       posttrain init sums             a folder `sums` here
       cd sums && make run             its recipe: a minute, then a table and report.html
       make test                       its tests
       posttrain init mine --data chats.jsonl --model ../qwen
       posttrain init mine --data pairs.parquet --model ../qwen --as preference
+      posttrain init --ci github      in a project: .github/workflows/posttrain.yml
 
     """
+    from posttrain.operations.project.ci import write_ci
     from posttrain.operations.project.create import create
 
+    if folder is None:
+        if forge is None:
+            raise UserError("name a folder for the new project: posttrain init DIR")
+        click.echo(f"{write_ci(Path.cwd(), forge)}: commit it")
+        return
     files = create(folder, _brought(file, model, kind, columns))
+    if forge is not None:
+        write_ci(folder, forge)
     there = shlex.quote(str(folder))
     click.echo(f"{folder}: {len(files)} files. Next: cd {there} && make run && make test")
     click.echo("Then commit it: git add -A && git commit -m 'A new project'")

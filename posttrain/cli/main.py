@@ -56,6 +56,12 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
         "stage": Verb("stage:stage", "Run one stage, as the generated dvc.yaml does.", _EXECUTOR),
     },
     "Look": {
+        "ui": Verb("ui:ui", "Look at runs, rollouts, data and lineage in a browser."),
+        "diff": Verb(
+            "diff:diff", "Compare two runs, releases or branches: figures, gates.", _SESSION
+        ),
+        "logs": Verb("logs:logs", "Print what stages print, or follow it."),
+        "cost": Verb("cost:cost", "Show what a run took: time, energy, tokens, money.", _SESSION),
         "why": Verb("why:why", "Name what made a stage run again, or will make it.", _SESSION),
         "lineage": Verb("lineage:lineage", "Follow artifacts; impact, diff, recall."),
         "method": Verb(
@@ -65,6 +71,7 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
             "parts:parts", "List what a recipe's slots take: kind, purpose, source.", _SCHEMA
         ),
         "env": Verb("env:env", "List environments and worlds, show one, play in one."),
+        "agent-docs": Verb("agent_docs:agent_docs", "Print what a coding agent needs to know."),
         "schema": Verb("schema:schema", "Print the JSON schema of recipes, for editors.", _SCHEMA),
         "data": Verb("data:data", "Look at a file of rows: its format, its lengths, a row."),
         "rows": Verb("rows:rows", "Look at rows of a table and trace their origin."),

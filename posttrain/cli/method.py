@@ -216,13 +216,13 @@ def run(names: Sequence[str], claims: Sequence[str], seeds: int | None) -> None:
 )
 def claims(family: str | None, output: str, page: Path | None) -> None:
     """List every claim: what it is compared with, its figure with the interval, its verdict."""
-    from posttrain.cli.method_claims import claim_rows, show_claims
+    from posttrain.cli.method_claims import show_claims
     from posttrain.methods.find import every_method
 
     _refuse_family(family)
     with _of_project() as root:
         methods = [each for each in every_method().values() if family in (None, each.method.family)]
-        show_claims(claim_rows(methods, root), output, page)
+        show_claims(methods, root, output, page)
 
 
 @method.command()

@@ -1,10 +1,9 @@
 """`posttrain method claims`: every claim, what it was compared with, and what became of it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -12,20 +11,14 @@ from rich.markup import escape
 from rich.measure import Measurement
 
 from posttrain.cli.options import plain_table
-from posttrain.methods.find import FoundMethod, find_method, has_method, methods_of
+from posttrain.methods.find import FoundMethod
 from posttrain.methods.method import FAMILIES
-from posttrain.pipeline.recipe_values import RecipeValues
-from posttrain.pipeline.verdicts import (
-    NOT_IN_HISTORY,
-    gone_of_project,
-    kept_verdicts,
-    standing_verdicts,
-)
+from posttrain.pipeline.gathered_claims import claim_rows
+from posttrain.pipeline.verdicts import NOT_IN_HISTORY
 from posttrain.stage.files import replacing
 from posttrain.stage.formatting import counted
 from posttrain.views.report.claims import (
     HEADING,
-    ClaimFigure,
     ClaimRow,
     claims_in_markdown,
     claims_page,
@@ -38,85 +31,17 @@ _WIDEST = 1000
 """Columns that no line of the table needs."""
 
 
-def claim_rows(methods: Sequence[FoundMethod], root: Path | None) -> list[ClaimRow]:
-    """Gather what is known of every claim.
+def show_claims(methods: Sequence[FoundMethod], root: Path, output: str, page: Path | None) -> None:
+    """Print the claims of methods, or write their page.
 
     Args:
         methods: Whose claims.
-        root: The project, to tell which verdicts are stale, and of commits that its history has
-            not; None does not look.
-
-    Returns:
-        A row each, by family, method and the order in its file.
-
-    """
-    kept = kept_verdicts()
-    standing = standing_verdicts(methods, root) if root else {}
-    gone = gone_of_project(kept.values(), root) if root else frozenset()
-    families = list(FAMILIES)
-    by_family = sorted(methods, key=lambda each: families.index(each.method.family))
-    rows = []
-    for found in by_family:
-        for claim in found.method.claims:
-            said = (found.method.family, found.method.name, claim.name, claim.says, claim.arena)
-            known = kept.get((found.method.name, claim.name))
-            compared = tuple(
-                f"{'than ' * (each.than is not None)}{each.compared_with(claim.against)}"
-                for each in claim.decide
-            )
-            if known is None:
-                rows.append(ClaimRow(*said, compared=compared))
-                continue
-            row = ClaimRow(
-                *said,
-                verdict=known.verdict,
-                stale=standing.get((known.method, known.claim), "").startswith("stale"),
-                sentence=known.sentence,
-                figures=tuple(map(ClaimFigure.read, known.decisions)),
-                compared=compared,
-                seeds=known.seeds,
-                minutes=known.minutes,
-                commit=known.commit or None,
-                rechecked=known.rechecked or None,
-                gone=tuple(at for at in known.commits if at in gone),
-            )
-            rows.append(row)
-    return rows
-
-
-def claims_of_recipe(recipe: RecipeValues, root: Path) -> list[ClaimRow]:
-    """Gather what is known of the claims of the methods that a recipe names.
-
-    Args:
-        recipe: One that names a method at its top, or algorithms in its sections; in the recipe of
-            a claim that claim's own method is named too.
-        root: The project.
-
-    Returns:
-        A row each, by family; none where what is named claims nothing.
-
-    """
-    names: list[Any] = [recipe.method]
-    if recipe.is_of_claim:
-        names.append(recipe.name.partition(".")[0])
-    for section in recipe.sections.values():
-        said = section.get("algorithm")
-        names.append(said.get("preset") if isinstance(said, Mapping) else said)
-    with methods_of(root, recipe.plugins):
-        named = [name for name in dict.fromkeys(filter(None, names)) if has_method(name)]
-        claiming = [each for each in map(find_method, named) if each.method.claims]
-        return claim_rows(claiming, root) if claiming else []
-
-
-def show_claims(rows: Sequence[ClaimRow], output: str, page: Path | None) -> None:
-    """Print claims, or write their page.
-
-    Args:
-        rows: Of `claim_rows`.
+        root: The project, by which verdicts are stale or not.
         output: table, json or markdown.
         page: Where the page of HTML goes; None writes none.
 
     """
+    rows = claim_rows(methods, root)
     if page is not None:
         with replacing(page) as partial:
             partial.write_text(claims_page(rows, FAMILIES), encoding="utf-8")

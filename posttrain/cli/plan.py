@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from posttrain.cli.legends import say_legend
 from posttrain.cli.options import Documented, overrides_option, plain_table, recipe_argument
 from posttrain.cli.plan_memory import MemoryQuestion, memory_options, print_memory
 from posttrain.stage.errors import UserError
@@ -90,6 +91,7 @@ def plan(
         for each in running:
             session.dag.stages[each.stage].config.check_names(each.stage)
         Console().print(_table(decisions, verbose=verbose))
+        say_legend("action")
         for line in notes_on(session, decisions):
             click.echo(f"note: {line}")
         if verbose:
@@ -127,6 +129,14 @@ def check_release(session: "Session") -> None:
         release = ReleaseConfig.parse(session.recipe.release, where="release")
         release.refuse_outdated()
         release.refuse_unknown(session.dag)
+
+
+def check_beside(session: "Session") -> None:
+    """Refuse what the sections `cost` and `notify` may not say before anything runs."""
+    from posttrain.pipeline.notices import notice_settings
+
+    session.recipe.cost_settings()
+    notice_settings(session.recipe.notify)
 
 
 def _unseen(closure: "CodeClosure", declared: "Declared") -> Iterator[str]:

@@ -65,9 +65,11 @@ def create(
         gates:
         - {name: better, kind: improvement, metric: pass_at_1, against: parent, without_parent: sft}
     """
+    from posttrain.cli.notify import tell_of_gates
     from posttrain.pipeline.execution.session import open_session
     from posttrain.publishing.release import candidate, pointers, tags
     from posttrain.publishing.release import create as making
+    from posttrain.publishing.release.candidate import GatesFailed
     from posttrain.publishing.release.names import check_name, choose_tag
     from posttrain.publishing.release.registry import open_registry
 
@@ -83,7 +85,11 @@ def create(
         store = pointers.ReleaseStore(root, state, session.ledger, open_registry(state))
         with pointers.locked(state):
             take_back_what_was_killed(store)
-            made = making.create(session, name, signer, store.registry, notary)
+            try:
+                made = making.create(session, name, signer, store.registry, notary)
+            except GatesFailed as failed:
+                tell_of_gates(recipe, failed.gates)
+                raise
             show_gates(made.candidate.decided)
             click.echo(f"{made.tag}: {made.folder}\n{made.archive}\nstatement {made.statement}")
             if environment is not None:

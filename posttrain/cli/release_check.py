@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from posttrain.cli.legends import say_legend
 from posttrain.cli.options import Documented
 from posttrain.cli.release_keys import Trust, trust_options
 from posttrain.cli.tables import colored, print_table
@@ -123,6 +124,7 @@ def rebuild(
     assert claims is not None
     done = again(contents, claims, into, Wish(level, num_seeds, within, given))
     print_table(("stage", "compared", "by", "released", "rebuilt", ""), map(_row, done.comparisons))
+    say_legend("compared")
     for difference in done.environment:
         click.echo(f"environment: {difference}", err=True)
     click.echo(f"{done.level}: {done.rule}.")

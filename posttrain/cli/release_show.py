@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from posttrain.cli.legends import say_legend
 from posttrain.cli.options import Documented
 from posttrain.cli.release_move import chosen, settled_root
 from posttrain.cli.tables import colored, print_table
@@ -64,8 +65,10 @@ def show(target: str) -> None:
         counts = (f"{value['problems']:.0f}", f"{value['seeds']:.0f}")
         rows.append((name, f"{value['value']:.4f}", interval, *counts))
     print_table(("metric", "value", "95% interval", "problems", "seeds"), rows)
+    say_legend("figures")
     gates = [(each["gate"]["name"], each["rule"]) for each in metrics["gates"]]
     print_table(("gate", "passed because"), gates)
+    say_legend("gate")
 
 
 @click.command(cls=Documented)

@@ -150,6 +150,10 @@ def _print(found: "Rescored") -> None:
     for each in (*found.components, found.reward, found.paid):
         table.add_row(*_cells(each))
     Console().print(table)
+    click.echo(
+        "deviation: over rollouts; unjudged: share without a score; with paid: correlation with"
+        " what the run paid"
+    )
     before, after = found.solved
     click.echo(
         f"{found.num_rollouts} rollouts in {found.num_groups} groups; right then"

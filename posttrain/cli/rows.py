@@ -19,7 +19,7 @@ from posttrain.stage.formatting import counted
 if TYPE_CHECKING:
     import polars as pl
 
-    from posttrain.cli.row_origins import OriginLine
+    from posttrain.operations.row_origins import OriginLine
     from posttrain.provenance.lineage.graph import Node
     from posttrain.provenance.lineage.names import Selected
     from posttrain.provenance.lineage.rows import Mode, Trace
@@ -146,21 +146,9 @@ def _ends(
     """The lines of files at which the way of some rows ends; of the way down, there are none."""
     if request.mode == "down":
         return ()
-    from posttrain.cli.row_origins import origin_lines, passages_in, places_of
-    from posttrain.provenance.lineage.places import from_root
-    from posttrain.provenance.lineage.queries import up
+    from posttrain.operations.row_origins import ends_of_trace
 
-    frames = [head, *(step.sample(request.head) for step in found.steps)]
-    places = [place for frame in frames for place in places_of(frame)]
-    if not places:
-        return ()
-    problems = {place.rpartition(":")[0] for place in places}
-    passages = passages_in([step.called(problems) for step in found.steps], places)
-    known = {each.where for each in passages}
-    places = [place for place in dict.fromkeys(places) if place not in known]
-    graph = from_root(up(tables.ledger, node, limit=None), tables.ledger, tables.root)
-    lines = origin_lines(places[: request.head], graph, tables.root)
-    return [*passages[: request.head], *lines]
+    return ends_of_trace(tables, node, head, found, most=request.head)
 
 
 def _deliver(

@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -26,8 +27,7 @@ from posttrain.stage.interrupts import Interrupted, end_now, hear, let_end
 
 if TYPE_CHECKING:
     from posttrain.pipeline.execution.display import Display
-    from posttrain.pipeline.execution.executor import Executor
-    from posttrain.pipeline.execution.session import Session
+    from posttrain.pipeline.execution.session import Runner, Session
     from posttrain.pipeline.plan import Decision
 
 # After a signal; what MLflow has not heard by then it learns from `posttrain mlflow rebuild`.
@@ -42,13 +42,14 @@ _SOON_SECONDS = 0.7
 @only_option
 @click.option("--local", is_flag=True, help="Run without Prefect: no import, no server.")
 @slots_option
+@click.option("--watch", is_flag=True, help="Run again whenever recipe, code or inputs change.")
 def run(
     recipe: Path,
     overrides: Sequence[str],
     start: str | None,
     only: str | None,
-    local: bool,
-    slots: int | None,
+    watch: bool,
+    **how: Any,
 ) -> None:
     """Run the stages of RECIPE that are not up to date.
 
@@ -56,7 +57,8 @@ def run(
     is in the ledger and its outputs are in place or in the cache. A killed run goes on from its
     last checkpoint: start it again. With --set the committed files stay as they are, and the
     try's own (dvc.yaml, report.html) lie in .posttrain/tries; its artifacts take the place of the
-    last ones, as in any run.
+    last ones, as in any run. The section `notify` of a recipe says who is told of the end, and
+    `cost` what a run may take.
 
     Examples:
       posttrain run                               the recipe of this folder
@@ -64,28 +66,55 @@ def run(
       posttrain run --set rl.optimization.learning_rate=2e-4   only what depends on it runs
       posttrain run --from rl                     rl and everything after it, again
       posttrain run --local                       without Prefect
+      posttrain run --local --watch               again after every change, until Ctrl+C
       posttrain run --set run.resources.processes=2
                                                   training stages in two processes (FSDP2)
       posttrain run --set rl.resources.ray=auto   rollouts drawn and verified on a Ray cluster
 
     """
-    from posttrain.cli.plan import check_release
+    if start and only:
+        raise UserError("--from and --only exclude each other; give one of them")
+    wanted = RunRequest(recipe, tuple(overrides), start, only, **how)
+    if not watch:
+        _run_once(wanted)
+        return
+    from posttrain.cli.watch import run_on_changes
+
+    run_on_changes(wanted.recipe, wanted.overrides, lambda: _run_once(wanted))
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What the command line asks for."""
+
+    recipe: Path
+    overrides: Sequence[str]
+    start: str | None
+    only: str | None
+    local: bool
+    slots: int | None
+
+
+def _run_once(wanted: RunRequest) -> None:
+    from posttrain.cli.plan import check_beside, check_release
     from posttrain.pipeline.execution.compatibility import asking_people, refuse_incompatible
     from posttrain.pipeline.execution.display import PlainDisplay
     from posttrain.pipeline.execution.session import open_session
 
-    if start and only:
-        raise UserError("--from and --only exclude each other; give one of them")
     began = time.monotonic()
     # Until the first record of the run there is nothing to close: it may end on the spot.
     hear(end_now)
-    with open_session(recipe, overrides) as session, session.workspace.locked(_command_line()):
-        session.tries = bool(overrides)
-        if start:
-            session.force(start)
-        decisions = session.single(only) if only else session.planner.plan()
+    with (
+        open_session(wanted.recipe, wanted.overrides) as session,
+        session.workspace.locked(_command_line()),
+    ):
+        session.tries = bool(wanted.overrides)
+        if wanted.start:
+            session.force(wanted.start)
+        decisions = session.single(wanted.only) if wanted.only else session.planner.plan()
         refuse_incompatible(session.planner, decisions)
         check_release(session)
+        check_beside(session)
         asking = asking_people(session.planner, decisions)
         idle = all(decision.action == "cached" for decision in decisions)
         if idle:
@@ -94,23 +123,23 @@ def run(
                 f"Everything is up to date: {len(decisions)} stages, nothing to run.", err=True
             )
         else:
-            lanes = slots or session.recipe.run.lanes()
+            lanes = wanted.slots or session.recipe.run.lanes()
             _import_soon("posttrain.cli.summary")
             execute(
                 session,
                 decisions,
-                local=local,
+                local=wanted.local,
                 slots=lanes,
                 command=_command_line(),
                 # Bars that are drawn anew would go over what a person is asked, and types.
                 shown=PlainDisplay() if asking else None,
-                then=partial(_renew_page, session, alone=bool(only)),
+                then=partial(_renew_page, session, alone=bool(wanted.only)),
             )
         from posttrain.cli.summary import show_summary
 
         # All is recorded: there is nothing to stop, and nothing to go on with.
         hear(let_end)
-        show_summary(session, time.monotonic() - began, alone=bool(only))
+        show_summary(session, time.monotonic() - began, alone=bool(wanted.only))
 
 
 def execute(
@@ -127,9 +156,9 @@ def execute(
 
     What is to be done `then` is done while the tracker still writes.
     """
+    from posttrain.cli.notify import tell_of_run
     from posttrain.pipeline.execution.failures import ServerFailed, StageFailed
-    from posttrain.views.tracking import open_tracker
-    from posttrain.views.tracking.base import CLOSE_SECONDS
+    from posttrain.views.tracking import CLOSE_SECONDS, open_tracker
 
     tracker, patience = open_tracker(session.workspace.state), CLOSE_SECONDS
     with nullcontext(shown) if shown else progress_display() as display:
@@ -143,15 +172,18 @@ def execute(
                 command=command,
             )
             then()
+            tell_of_run(session, "success")
         except Interrupted:
             patience = _HURRIED_SECONDS
             raise
         except StageFailed as failure:
+            tell_of_run(session, "failure", str(failure))
             raise click.ClickException(
                 f"{failure}\nOnce that is mended, run the same command again: finished stages are "
                 "kept, and a stage with checkpoints goes on from the last one."
             ) from None
         except ServerFailed as failure:
+            tell_of_run(session, "failure", str(failure))
             raise click.ClickException(str(failure)) from None
         finally:
             complaint = tracker.close(seconds=patience)
@@ -172,7 +204,7 @@ def _import_soon(module: str) -> None:
     soon.start()
 
 
-def _runner(*, local: bool, slots: int) -> "Callable[[Executor, Sequence[str]], None]":
+def _runner(*, local: bool, slots: int) -> "Runner":
     if local:
         from posttrain.pipeline.execution.local import run_locally
 

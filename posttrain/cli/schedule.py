@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from posttrain.cli.legends import say_legend
 from posttrain.cli.options import DocumentedGroup, plain_table
 from posttrain.provenance.ledger.location import project_root
 from posttrain.stage.errors import UserError, nearest
@@ -88,6 +89,7 @@ def list_() -> None:
             table.add_row(each.name, found.recipe, when, config.missed, told, coming)
     if table.row_count:
         _print(table)
+        say_legend("schedules")
     schedules, wrong = read_schedules(root)
     new = [each.name for each in schedules
            if each.name not in known or known[each.name].text != each.as_text()]  # fmt: skip
@@ -188,6 +190,7 @@ def history(name: str | None, limit: int, verbose: bool) -> None:
             )  # fmt: skip
     if table.row_count:
         _print(table)
+        say_legend("ticks")
     else:
         click.echo("Nothing was due yet.")
 

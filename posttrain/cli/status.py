@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from posttrain.cli.legends import say_legend
 from posttrain.cli.options import Documented, overrides_option, plain_table, recipe_argument
 from posttrain.stage.formatting import bytesize, duration
 
@@ -38,6 +39,7 @@ def status(recipe: Path, overrides: tuple[str, ...]) -> None:
         console = Console()
         decisions = session.planner.plan()
         console.print(_stages(session, decisions))
+        say_legend("artifacts")
         for decision in decisions:
             told = decision.reasons if decision.action == "missing" else decision.unseen
             for line in told:

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -11,10 +11,14 @@ import click
 from rich.console import Console
 
 from posttrain import __version__
-from posttrain.cli.method_claims import claims_of_recipe
+from posttrain.cli.legends import say_legend
 from posttrain.pipeline.execution.session import Session
-from posttrain.provenance.ledger import conflicts, explain_conflict
-from posttrain.views.report import StageFacts, summary_table, write_report
+from posttrain.pipeline.gathered_claims import claims_of_recipe
+from posttrain.provenance.ledger import Run, conflicts, explain_conflict
+from posttrain.provenance.lineage.artifacts import Finder
+from posttrain.views.report import ReportExtras, StageFacts, summary_table, write_report
+from posttrain.views.report.changes import RunChange
+from posttrain.views.report.glance import glance
 
 REPORT_FILE = "report.html"
 _VERSIONS = ("torch", "transformers", "polars", "prefect", "dvc", "mlflow")
@@ -32,7 +36,9 @@ def page_of(session: Session, *, alone: bool) -> Path:
 def show_summary(session: Session, seconds: float, *, alone: bool = False) -> None:
     """Print the summary of the session's stages, and write the report page where there is none."""
     stages, artifacts = _facts(session)
-    Console().print(summary_table(stages, artifacts))
+    table = summary_table(stages, artifacts)
+    Console().print(table)
+    say_legend("policies" if table.title else "stages")
     page = page_of(session, alone=alone)
     if not page.exists():
         renew_report(session, page)
@@ -44,6 +50,7 @@ def renew_report(session: Session, page: Path | None = None) -> Path:
     """Write the report page of the session's stages, beside its recipe or there; give its path."""
     stages, artifacts = _facts(session)
     runs = [session.records[name].run_id for name in session.dag.order() if name in session.records]
+    run = session.ledger.run(runs[-1]) if runs else None
     page = page or session.recipe.directory / REPORT_FILE
     page.parent.mkdir(parents=True, exist_ok=True)
     write_report(
@@ -51,10 +58,46 @@ def renew_report(session: Session, page: Path | None = None) -> Path:
         recipe_name=session.recipe.name,
         stages=stages,
         artifacts=artifacts,
-        facts=_provenance(session, runs[-1] if runs else ""),
-        claimed=partial(claims_of_recipe, session.recipe, session.workspace.root),
+        facts=_provenance(session, run),
+        told=ReportExtras(
+            claimed=partial(claims_of_recipe, session.recipe, session.workspace.root),
+            glance=partial(_glance, session, run, stages, artifacts),
+            before=partial(_against_the_run_before, session, run),
+        ),
     )
     return page
+
+
+def _glance(
+    session: Session,
+    run: Run | None,
+    stages: Sequence[StageFacts],
+    artifacts: Mapping[str, Path],
+) -> Mapping[str, str]:
+    from posttrain.cli.cost import told_of_cost
+    from posttrain.operations.costs import costs_of_stages
+    from posttrain.provenance.ledger.usage import total_usage
+
+    records = session.ledger.stage_runs(run.id) if run is not None else []
+    found = costs_of_stages(session.ledger, records, Finder(session.workspace.root))
+    counted = [each for each in found if each.behind]
+    whole = total_usage(each.behind for each in counted if each.behind)
+    drawn = sum(each.tokens or 0 for each in counted)
+    cost = told_of_cost(whole, session.recipe.cost_settings(), drawn) if counted else ""
+    if counted and len(counted) < len(found):
+        cost += f", in {len(counted)} of {len(found)} stages; nobody counted the others"
+    return glance(run, stages, artifacts, method=session.recipe.method, cost=cost)
+
+
+def _against_the_run_before(session: Session, run: Run | None) -> list[RunChange]:
+    """What this run changed over the last one of the recipe that ended well, if there was one."""
+    from posttrain.publishing import changes
+
+    earlier = changes.run_before(session.ledger, run) if run is not None else None
+    if run is None or earlier is None:
+        return []
+    before, after = (changes.state_of_run(session.ledger, each) for each in (earlier, run))
+    return [changes.changes_between(before, after, Finder(session.workspace.root))]
 
 
 def _facts(session: Session) -> tuple[list[StageFacts], dict[str, Path]]:
@@ -73,15 +116,14 @@ def _facts(session: Session) -> tuple[list[StageFacts], dict[str, Path]]:
     return stages, artifacts
 
 
-def _provenance(session: Session, run_id: str) -> Mapping[str, str]:
-    run = session.ledger.run(run_id)
+def _provenance(session: Session, run: Run | None) -> Mapping[str, str]:
     settings = session.recipe.run
     commit = "none" if run is None or run.git_commit is None else run.git_commit[:12]
     changed = " with local changes" if run is not None and run.git_dirty else ""
     overrides = ", ".join(f"{key}={value}" for key, value in session.recipe.overrides.items())
     return {
         "recipe": str(session.recipe.path.relative_to(session.workspace.root)),
-        "run": run_id,
+        "run": "none" if run is None else run.id,
         "commit": commit + changed,
         "overrides": overrides or "none",
         "seed": str(settings.seed),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
+from posttrain.cli.legends import say_legend
 from posttrain.cli.options import Documented
 from posttrain.cli.tables import colored, print_table
 from posttrain.stage.errors import UserError
@@ -124,6 +125,7 @@ def _show(check: "LevelCheck", output: str) -> None:
         values = shortened(each.recorded), shortened(each.again)
         rows.append((each.stage, each.what, *values, words))
     print_table(("stage", "compared", "recorded", "again", ""), rows)
+    say_legend("compared")
     click.echo(f"Rule: {check.rule}.")
     if check.advice:
         click.echo(check.advice)

@@ -85,6 +85,8 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     run = RunSettings.parse(section_of(file, "run", values.pop("run", None)), where="run")
     migrated = migrate_release(section_of(file, "release", values.pop("release", None)))
     release = migrated.values["release"]
+    cost = section_of(file, "cost", values.pop("cost", None))
+    notify = section_of(file, "notify", values.pop("notify", None))
     rounds = read_rounds(file, values.pop("rounds", None))
     plugins = read_plugins(file, values.pop("plugins", None))
     stated = {name: values.pop(name, None) for name in DECLARED}
@@ -103,6 +105,8 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         of_method=sets_of_method(file, method, plugins),
         overrides=changes,
         release=release,
+        cost=cost,
+        notify=notify,
         plugins=plugins,
         format=form,
         respelled=migrated.changes,

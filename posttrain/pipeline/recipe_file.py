@@ -13,7 +13,8 @@ from posttrain.stage.errors import UserError, first_line, nearest
 
 DECLARED = tuple(Declared.model_fields)
 NO_STAGES = (
-    "run", "flow", "format", "method", "plugins", "profile", "release", "rounds", "schedules",
+    "cost", "run", "flow", "format", "method", "notify", "plugins", "profile", "release", "rounds",
+    "schedules",
     *DECLARED,
 )  # fmt: skip
 """Names of a recipe that no stage may have."""

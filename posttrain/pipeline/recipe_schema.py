@@ -8,7 +8,9 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, JsonSchemaValue, models_json_schema
 
+from posttrain.pipeline.cost_settings import CostSettings
 from posttrain.pipeline.flow import let_import, load_flow
+from posttrain.pipeline.notices import NoticeSettings
 from posttrain.pipeline.profile import PROFILES
 from posttrain.pipeline.recipe import RunSettings
 from posttrain.pipeline.recipe_formats import FORMAT
@@ -193,7 +195,12 @@ def recipe_schema(
     """
     sections = sections_of_flow(flow, root)
     tasks = sections.tasks
-    configs: set[type[BaseModel]] = {RunSettings, release, Resources, Declared}
+    beside: dict[str, type[BaseModel]] = {
+        "cost": CostSettings,
+        "notify": NoticeSettings,
+        "release": release,
+    }
+    configs: set[type[BaseModel]] = {RunSettings, Resources, Declared, *beside.values()}
     configs |= {task.config for task in tasks.values()}
     ordered = sorted(configs, key=lambda each: each.__qualname__)
     pairs: list[tuple[type[BaseModel], JsonSchemaMode]] = [(each, "validation") for each in ordered]
@@ -240,7 +247,7 @@ def recipe_schema(
             },
             **definitions[Declared.__name__]["properties"],
             "run": _or_null(made[(RunSettings, "validation")]),
-            "release": _or_null(made[(release, "validation")]),
+            **{name: _or_null(made[(each, "validation")]) for name, each in beside.items()},
             **({"rounds": _ROUNDS} if sections.in_rounds else {}),
             **{name: _one_or_several(stage(task)) for name, task in tasks.items()},
         },

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from posttrain.pipeline.cost_settings import CostSettings
 from posttrain.pipeline.profile import Profile
 from posttrain.pipeline.recipe_formats import FORMAT
 from posttrain.provenance.ledger.location import STATE_DIR
@@ -69,6 +70,10 @@ class RecipeValues:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     release: Mapping[str, Any] = field(default_factory=dict)
     """What a release must show; no part of any stage, and so of no key and no generated file."""
+    cost: Mapping[str, Any] = field(default_factory=dict)
+    """What things cost, and how much of them a run may take; no part of any stage either."""
+    notify: Mapping[str, Any] = field(default_factory=dict)
+    """Who is told of a run's end, and how."""
     plugins: tuple[str, ...] = ()
     """Modules whose parts the recipe's sections may name; `posttrain.stage.slots` says how."""
     format: int = FORMAT
@@ -90,6 +95,10 @@ class RecipeValues:
     def directory(self) -> Path:
         """Where the recipe's dvc.yaml, params.yaml and data/ live."""
         return self.path.parent
+
+    def cost_settings(self) -> CostSettings:
+        """What the section `cost` says; a `UserError` for what it may not."""
+        return CostSettings.parse(self.cost, where="cost")
 
     def names(self) -> list[str]:
         """Name every section that the method sets or the recipe has."""

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from posttrain.cli.method_claims import claims_of_recipe
 from posttrain.methods.find import methods_of
+from posttrain.pipeline.gathered_claims import claims_of_recipe
 from posttrain.pipeline.recipe_values import RecipeValues, RunSettings
 from posttrain.pipeline.verdicts import KeptVerdict, keep_verdict, kept_verdicts
 from posttrain.stage.errors import UserError
@@ -129,7 +129,7 @@ def test_the_page_of_a_run_shows_them(posttrain, toy, claims):
 
 def test_commits_that_history_has_not_are_counted_below_the_table(posttrain, toy, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr("posttrain.cli.method_claims.standing_verdicts", lambda *_: {})
+    monkeypatch.setattr("posttrain.pipeline.gathered_claims.standing_verdicts", lambda *_: {})
     assert kept_verdicts()["dler", "shorter_and_as_right"].commit
     # What ships was decided in another history.
     assert "history" not in posttrain("method", "claims", "--family", "len").out

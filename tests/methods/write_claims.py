@@ -16,8 +16,8 @@ MARK = "<!-- From here on written by tests/methods/write_claims.py. -->\n"
 
 def written(*, standing: bool) -> str:
     """The document with today's verdicts behind the mark; the stale ones marked where asked."""
-    from posttrain.cli.method_claims import claim_rows
     from posttrain.methods.find import every_method
+    from posttrain.pipeline.gathered_claims import claim_rows
     from posttrain.views.report.claims import claims_in_markdown, tally_of_claims
 
     rows = claim_rows([*every_method().values()], root=ROOT if standing else None)

@@ -9,6 +9,7 @@ from posttrain.data.filters.exact_duplicates import ExactDuplicatesFilter
 from posttrain.data.filters.length import LengthFilter
 from posttrain.data.filters.near_duplicates import NearDuplicatesFilter
 from posttrain.data.filters.per_problem import PerProblemFilter
+from posttrain.data.filters.reviewed import ReviewedFilter
 from posttrain.data.filters.verified import VerifiedFilter
 from posttrain.stage.slots import Slot
 
@@ -24,6 +25,7 @@ FILTERS = Slot(
         "length": LengthFilter,
         "near_duplicates": NearDuplicatesFilter,
         "per_problem": PerProblemFilter,
+        "reviewed": ReviewedFilter,
         "verified": VerifiedFilter,
     },
     one_of=("reasons",),

@@ -1,5 +1,6 @@
 """Decide what was missed, so that every instant of a schedule has a note."""
 
+import json
 import time
 from typing import Any
 
@@ -10,6 +11,7 @@ from posttrain.operations.schedule.policy import TickDecision, decide
 from posttrain.operations.schedule.recipes import Schedule
 from posttrain.operations.schedule.server import clocks
 from posttrain.operations.schedule.times import ticks_between
+from posttrain.pipeline.notices import send_notice
 
 
 def settle(desk: Desk, each: Declaration, schedule: Schedule, deployment: Any) -> None:
@@ -55,8 +57,28 @@ def _skip(desk: Desk, schedule: Schedule, skipped: list[TickDecision]) -> None:
         first, last = skipped[0], skipped[-1]
         until = instant(last.due, schedule.config.timezone)
         many = f"{len(skipped)} of them, to {until}: " if len(skipped) > 1 else ""
-        desk.notes.add(schedule.name, first.due, "skipped", many + first.reason, until=last.due)
+        reason = "; ".join([many + first.reason, *_told(desk, schedule, skipped)])
+        desk.notes.add(schedule.name, first.due, "skipped", reason, until=last.due)
         skipped.clear()
+
+
+def _told(desk: Desk, schedule: Schedule, skipped: list[TickDecision]) -> list[str]:
+    """Tell of what was missed, as the schedule asks; say what came of it."""
+    config = schedule.config
+    if "missed" not in config.notify_on:
+        return []
+    notice = {
+        "event": "missed",
+        "schedule": schedule.name,
+        "recipe": schedule.recipe,
+        "due": instant(skipped[0].due, "UTC"),
+        "until": instant(skipped[-1].due, "UTC"),
+        "missed": len(skipped),
+        "reason": skipped[0].reason,
+    }
+    return send_notice(
+        json.dumps(notice), url=config.notify_url, command=config.notify_command, root=desk.root
+    )
 
 
 def was_taken(run: Any) -> bool:

@@ -294,6 +294,23 @@ def _make_tables(engine: Engine) -> None:
             connection.commit()
 
 
+def has_notes(root: Path) -> bool:
+    """Whether there are notes to be read, so that to look makes none.
+
+    Args:
+        root: The project.
+
+    Returns:
+        True where the file is there, or where the environment names another place.
+
+    """
+    return ENVIRONMENT in os.environ or _own_notes(root).is_file()
+
+
+def _own_notes(root: Path) -> Path:
+    return root / ".posttrain" / "schedules.db"
+
+
 @contextmanager
 def open_notes(root: Path) -> Iterator[ScheduleNotes]:
     """Open the notes of the project at `root`, made if they are not there.
@@ -308,7 +325,7 @@ def open_notes(root: Path) -> Iterator[ScheduleNotes]:
         UserError: The database cannot be opened, or is none.
 
     """
-    location = os.environ.get(ENVIRONMENT) or f"sqlite:///{root / '.posttrain' / 'schedules.db'}"
+    location = os.environ.get(ENVIRONMENT) or f"sqlite:///{_own_notes(root)}"
     if location.startswith("sqlite:///"):
         Path(location.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
         engine = create_engine(location, connect_args={"timeout": BUSY_SECONDS})

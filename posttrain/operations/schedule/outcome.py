@@ -2,10 +2,8 @@
 
 import json
 import os
-import shlex
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,13 +18,12 @@ from posttrain.operations.schedule.notes import ScheduleNotes, Tick
 from posttrain.operations.schedule.recipes import Schedule
 from posttrain.operations.schedule.server import Server
 from posttrain.operations.schedule.worktree import STATE
-from posttrain.stage.errors import first_line
+from posttrain.pipeline.notices import send_notice
 
 SLACK_SECONDS = 60.0
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
 # A machine that goes down under a run is not the recipe's fault; five times, it may be.
 _CRASHES = 5
-_NOTIFY_SECONDS = 60
 # What Prefect says of a run that it cancels, when it is to start or later, as one runs already.
 _LIMIT_REACHED = "Deployment concurrency limit reached."
 
@@ -154,27 +151,13 @@ def end_group(pid: int, *, gently: bool = False) -> None:
 def notify(schedule: Schedule, tick: Tick, root: Path) -> str:
     """Tell of a failure as the schedule asks; returns a sentence on what came of it."""
     notice = json.dumps(
-        {"schedule": tick.schedule, "recipe": schedule.recipe, "due": instant(tick.due, "UTC"),
+        {"event": "failure", "schedule": tick.schedule, "recipe": schedule.recipe,
+         "due": instant(tick.due, "UTC"),
          "status": tick.status, "attempts": tick.attempt, "error": tick.reason,
          "log": tick.data.get("log"), "flow_run_id": tick.data.get("flow_run_id")}
     )  # fmt: skip
-    said = ["over; no attempt is left"]
-    if command := schedule.config.notify_command:
-        try:
-            done = subprocess.run(
-                shlex.split(command), input=notice, cwd=root, text=True,
-                capture_output=True, check=False, timeout=_NOTIFY_SECONDS,
-            )  # fmt: skip
-            said.append(f"notice given, exit code {done.returncode}")
-        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-            said.append(f"the notice could not be given: {first_line(error)}")
-    if url := schedule.config.notify_url:
-        import httpx
-
-        try:
-            answer = httpx.post(url, content=notice, timeout=20.0,
-                                headers={"Content-Type": "application/json"})  # fmt: skip
-            said.append(f"notice sent, answered {answer.status_code}")
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            said.append(f"the notice could not be sent: {first_line(error)}")
-    return "; ".join(said)
+    config = schedule.config
+    if "failure" not in config.notify_on:
+        return "over; no attempt is left"
+    sent = send_notice(notice, url=config.notify_url, command=config.notify_command, root=root)
+    return "; ".join(["over; no attempt is left", *sent])

@@ -6,7 +6,6 @@ text. Nothing here needs a server: `apply` writes notes, and the worker brings P
 
 import json
 import re
-import shlex
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from posttrain.operations.schedule.moved import require_watchable
 from posttrain.operations.schedule.notes import ScheduleNotes, open_notes
 from posttrain.operations.schedule.times import Clock, clock_of, require_cron
 from posttrain.operations.schedule.worktree import parse_recipe
+from posttrain.pipeline.notices import require_command
 from posttrain.provenance.git import ask_git, file_at
 from posttrain.provenance.ledger.location import RECIPE_FILE
 from posttrain.stage.config import StageConfig
@@ -60,11 +60,14 @@ class ScheduleConfig(StageConfig):
     """Web address that gets a failure as JSON once no attempt is left."""
     notify_command: str | None = None
     """Local command that gets the same on standard input."""
+    notify_on: tuple[Literal["failure", "missed"], ...] = ("failure", "missed")
+    """Which of the two is told of: a run that failed for good, runs that were missed."""
 
     @classmethod
     def noted(cls, values: dict[str, Any]) -> "ScheduleConfig":
         """Take values that were checked when they were declared: reading them imports nothing."""
-        lists = {name: tuple(values[name]) for name in ("watch", "overrides")}
+        named = ("watch", "overrides", "notify_on")
+        lists = {name: tuple(values[name]) for name in named if name in values}
         return cls.model_construct(**{**values, **lists})
 
     @field_validator("cron")
@@ -89,11 +92,7 @@ class ScheduleConfig(StageConfig):
     @field_validator("notify_command")
     @classmethod
     def _command(cls, text: str | None) -> str | None:
-        try:
-            shlex.split(text or "")
-        except ValueError as error:
-            raise ValueError(f"no command that a shell would take: {error}") from None
-        return text
+        return require_command(text)
 
 
 @dataclass(frozen=True)

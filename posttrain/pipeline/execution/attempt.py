@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,13 @@ from posttrain.pipeline.determinism import stage_seed
 from posttrain.pipeline.execution import gpus
 from posttrain.pipeline.execution.assignment import Assignment, rank_log
 from posttrain.pipeline.execution.display import Display
+from posttrain.pipeline.execution.meter import RunMeter, StageMeter
 from posttrain.pipeline.execution.sight import declared_files, view_of
 from posttrain.pipeline.execution.supervise import Limits, StageOutcome, StageProcesses
 from posttrain.pipeline.plan import Planner
 from posttrain.provenance.key import checkpoints_digest
-from posttrain.provenance.ledger import ArtifactRecord, StageRun
+from posttrain.provenance.ledger import ArtifactRecord, Ledger, StageRun
+from posttrain.provenance.ledger.usage import note_usage
 from posttrain.stage.context import TRACKED_RUN
 from posttrain.stage.files import replacing
 from posttrain.views.tracking.base import Tracker
@@ -103,6 +105,12 @@ class Attempts:
     processes: StageProcesses
     display: Display
     tracker: Tracker
+    meter: RunMeter = field(init=False)
+    """What all of them took, beside the recipe's budget."""
+
+    def __post_init__(self) -> None:
+        settings = self.planner.recipe.cost_settings()
+        object.__setattr__(self, "meter", RunMeter(settings))
 
     def run(self, assignment: Assignment, tracked: str) -> StageOutcome:
         """Run one attempt to its end, with the devices it needs held for it.
@@ -113,14 +121,22 @@ class Attempts:
 
         """
         settings = self.planner.recipe.run
-        limits = Limits(settings.timeout_minutes * 60, settings.stall_minutes * 60)
         watch = self._watcher(assignment, tracked)
         stage = self.planner.dag.stages[assignment.stage]
         with gpus.held(
             stage.resources.devices(settings.device),
             give_up=lambda: self.processes.interruption.requested,
         ) as taken:
+            meter = StageMeter(taken)
+            limits = Limits(
+                settings.timeout_minutes * 60,
+                settings.stall_minutes * 60,
+                self.meter.watch(len(taken)),
+            )
             outcome = self.processes.attempt(replace(assignment, gpus=taken), limits, watch)
+        usage = meter.read(outcome.cpu_seconds)
+        self.meter.add(usage)
+        outcome = replace(outcome, usage=usage)
         if outcome.refused:
             error = with_remedy(str(outcome.error), stage, self.planner.dag)
             outcome = replace(outcome, error=error)
@@ -139,6 +155,13 @@ class Attempts:
             noted = noted or note_run(assignment.scratch, self.tracker.external_id(tracked))
 
         return watch
+
+
+def record_attempt(ledger: Ledger, record: StageRun, outcome: StageOutcome) -> None:
+    """Append what was executed, and note what it took."""
+    ledger.record(record)
+    if outcome.usage is not None:
+        note_usage(ledger.annotations, record.id, outcome.usage)
 
 
 def resumed_run(scratch: Path) -> str | None:

@@ -60,7 +60,13 @@ def _run(assignment: Assignment, channel: Channel) -> None:
         )
         sys.stdout.flush()
         sys.stderr.flush()
-        channel.send(final)
+        channel.send({**final, "cpu_seconds": _cpu_seconds()})
+
+
+def _cpu_seconds() -> float:
+    """Processor time of this process and of those that it started and waited for."""
+    whom = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(each.ru_utime + each.ru_stime for each in map(resource.getrusage, whom))
 
 
 def _hold(assignment: Assignment) -> Guard | None:

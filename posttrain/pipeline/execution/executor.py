@@ -9,7 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
-from posttrain.pipeline.execution.attempt import Attempts, Timings, assign, resumed_run, scratch_of
+from posttrain.pipeline.execution.attempt import (
+    Attempts,
+    Timings,
+    assign,
+    record_attempt,
+    resumed_run,
+    scratch_of,
+)
 from posttrain.pipeline.execution.display import Display
 from posttrain.pipeline.execution.failures import StageFailed
 from posttrain.pipeline.execution.outputs import OutputPublisher, finals_of
@@ -134,6 +141,10 @@ class Executor:
 
     def _execute(self, base: StageRun, decision: Decision, timings: Timings) -> StageRun:
         name, workspace = base.stage, self.planner.workspace
+        if over := self._attempts.meter.beyond():
+            raise StageFailed(
+                name, f"not begun, as the run took {over}", retryable=False, refused=False
+            )
         log = workspace.run_dir(self.run_id) / f"{name}.log"
         staging = workspace.staging(name, base.id)
         self.display.started(name, decision.reasons)
@@ -159,7 +170,7 @@ class Executor:
         if not outcome.ok:
             self._fail(base, outcome, timings, tracked)
         record = self._tracked(record, tracked)
-        self.ledger.record(record)
+        record_attempt(self.ledger, record, outcome)
         shutil.rmtree(assignment.scratch, ignore_errors=True)
         return record
 
@@ -176,7 +187,7 @@ class Executor:
             error=f"stopped by {asked}{kept}",
             timings=dict(timings),
         )
-        self.ledger.record(self._tracked(record, tracked))
+        record_attempt(self.ledger, self._tracked(record, tracked), outcome)
         raise asked
 
     def _fail(
@@ -190,7 +201,7 @@ class Executor:
             timings=dict(timings),
         )
         record = self._tracked(record, tracked)
-        self.ledger.record(record)
+        record_attempt(self.ledger, record, outcome)
         self.display.finished(base.stage, "failed", record.seconds)
         raise StageFailed(
             base.stage, str(outcome.error), retryable=outcome.retryable, refused=outcome.refused

@@ -112,6 +112,7 @@ class Session:
         A signal that asks the run to end is heard from its first record to its last.
         """
         # What only looks at a recipe does without.
+        from posttrain.pipeline.execution.display import NotedProgress
         from posttrain.pipeline.execution.executor import (
             Executor,
             StageFailed,
@@ -137,7 +138,7 @@ class Session:
                 tracker=tracker,
                 store=self.store,
                 processes=processes,
-                display=display,
+                display=NotedProgress(display, self.workspace.run_dir(run.id)),
                 tracked_run=tracked,
             )
             names = []

@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from posttrain.pipeline.execution.parts import ArtifactPart
 from posttrain.pipeline.execution.processes import StageWorker, Workers
 from posttrain.pipeline.execution.sandboxes import sandboxes_of
 from posttrain.provenance.code import Signature
+from posttrain.provenance.ledger.usage import Usage
 from posttrain.stage.kernels import Kernels
 
 HEARTBEATS_MISSED = 60.0
@@ -35,6 +36,25 @@ class Limits:
 
     total: float
     stall: float
+    beyond: Callable[[int, float], str] = lambda _pid, _seconds: ""
+    """Says, by the process and the seconds of an attempt, which budget it goes beyond."""
+
+    def reached(self, running: float, still: float, silent: float) -> str:
+        """Say which limit an attempt reached, by its seconds; empty where it may go on.
+
+        Args:
+            running: Since it began.
+            still: Since its last progress.
+            silent: Since its last heartbeat.
+
+        """
+        if running > self.total:
+            return f"ran longer than {self.total / 60:g} min (run.timeout_minutes)"
+        if still > self.stall:
+            return f"made no progress for {self.stall / 60:g} min (run.stall_minutes)"
+        if silent > HEARTBEATS_MISSED:
+            return f"sent no heartbeat for {HEARTBEATS_MISSED:g} s"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -52,6 +72,10 @@ class StageOutcome:
     parts: Mapping[str, Sequence[ArtifactPart]] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)
     circumstances: Mapping[str, str] = field(default_factory=dict)
+    cpu_seconds: float | None = None
+    """Processor time; None where its process ended without saying."""
+    usage: Usage | None = None
+    """What the attempt took; None where it never began."""
     imported: Mapping[str, Signature] = field(default_factory=dict)
     """First-party files that the stage imported, by which version."""
 
@@ -101,7 +125,8 @@ class StageProcesses:
                 worker.end(patient=not self.interruption.requested)
         if self._was_interrupted(final["kind"]):
             return StageOutcome(ok=False, stopped=True, error=final.get("saved"))
-        return _outcome(final, worker.process, assignment.log)
+        outcome = _outcome(final, worker.process, assignment.log)
+        return replace(outcome, cpu_seconds=final.get("cpu_seconds"))
 
     def _was_interrupted(self, kind: str) -> bool:
         if kind == "done":
@@ -139,17 +164,10 @@ class StageProcesses:
                     progressed = beaten
                     watch(event)
             now = time.monotonic()
-            if now - begun > limits.total:
-                return _stopped(f"ran longer than {limits.total / 60:g} min (run.timeout_minutes)")
-            if now - progressed > limits.stall:
-                stalled = f"made no progress for {limits.stall / 60:g} min (run.stall_minutes)"
-                return _stopped(stalled)
-            if now - beaten > HEARTBEATS_MISSED:
-                return _stopped(f"sent no heartbeat for {HEARTBEATS_MISSED:g} s")
-
-
-def _stopped(reason: str) -> dict[str, Any]:
-    return {"kind": "stopped", "error": f"it {reason} and was stopped"}
+            if over := limits.beyond(worker.pid, now - begun):
+                return {"kind": "over", "error": f"the run took {over}, and it was stopped"}
+            if why := limits.reached(now - begun, now - progressed, now - beaten):
+                return {"kind": "stopped", "error": f"it {why} and was stopped"}
 
 
 def _outcome(final: Mapping[str, Any], process: ForkServerProcess, log: Path) -> StageOutcome:
@@ -159,6 +177,8 @@ def _outcome(final: Mapping[str, Any], process: ForkServerProcess, log: Path) ->
         return StageOutcome(ok=True, **{name: final[name] for name in names})
     if kind == "refused":
         return StageOutcome(ok=False, error=final["error"], refused=True)
+    if kind == "over":
+        return StageOutcome(ok=False, error=final["error"])
     error = _death(process.exitcode) if kind == "died" else final["error"]
     return StageOutcome(ok=False, error=f"{error}; log: {log}", retryable=kind in _RETRYABLE)
 

@@ -90,6 +90,19 @@ class StageHistory:
         condition = f"stage=:stage AND status IN ('succeeded','failed') AND {_OF_RECIPE}"
         return self._reader.where(condition, {"stage": stage, "recipe": recipe}, limit=limit)
 
+    def executed(self, key: KeyDigest) -> StageRun | None:
+        """Find the stage run that last executed under a key, and did not restore or reuse.
+
+        Args:
+            key: Of the stage.
+
+        Returns:
+            The stage run; None where none is recorded.
+
+        """
+        found = self._reader.where("key=:key AND status='succeeded'", {"key": key}, limit=1)
+        return found[0] if found else None
+
     def durations(self, stages: Sequence[str], recipe: str | None = None) -> dict[str, float]:
         """Look up how long the last execution of each stage took; see `StageRun.seconds`.
 

@@ -47,8 +47,23 @@ def compare_runs(ledger: Ledger, before: Run, after: Run) -> list[StageCompariso
         In the order of `after`; stages that it lacks come last.
 
     """
-    old, new = _last_attempts(ledger, before), _last_attempts(ledger, after)
-    return [_compare(stage, old.get(stage), new.get(stage)) for stage in {**new, **old}]
+    return compare_stages(_last_attempts(ledger, before), _last_attempts(ledger, after))
+
+
+def compare_stages(
+    before: Mapping[str, StageRun], after: Mapping[str, StageRun]
+) -> list[StageComparison]:
+    """Compare stage runs by stage.
+
+    Args:
+        before: The one side, by stage.
+        after: The other.
+
+    Returns:
+        In the order of `after`; stages that it lacks come last.
+
+    """
+    return [_compare(stage, before.get(stage), after.get(stage)) for stage in {**after, **before}]
 
 
 def _last_attempts(ledger: Ledger, run: Run) -> dict[str, StageRun]:

@@ -18,6 +18,15 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import ArtifactDigest
 
 
+class GatesFailed(UserError):
+    """What is to be released does not pass its gates."""
+
+    def __init__(self, sentence: str, gates: Sequence[str]) -> None:
+        super().__init__(sentence)
+        self.gates = gates
+        """Names of those that failed."""
+
+
 @dataclass(frozen=True)
 class ReleaseCandidate:
     """What may become a release: its evidence, and what each gate says of it."""
@@ -41,7 +50,8 @@ class ReleaseCandidate:
             if not result.passed:
                 sentences.append(f"gate '{gate.name}' failed ({result.rule}): {figures}{remedy}")
         if sentences:
-            raise UserError("nothing is released: " + " | ".join(sentences))
+            failed = [gate.name for gate, result in self.decided if not result.passed]
+            raise GatesFailed("nothing is released: " + " | ".join(sentences), failed)
 
 
 def check_gates(session: Session, tag: Tag) -> ReleaseCandidate:

@@ -93,7 +93,7 @@ def collect(
             name = _name_of(run, policy.digest)
             if name is not None and basis_of(run) == basis:
                 seed = run.components.get("runtime", {}).get("seed", "0")
-                by_seed[seed] = _counts(run, name, finder)
+                by_seed[seed] = counts_of(run, name, finder)
     return Results(policy.digest, basis, dict(sorted(by_seed.items())), evaluation.stage)
 
 
@@ -124,7 +124,21 @@ def _name_of(run: StageRun, digest: str) -> str | None:
     return next((name for name, record in found if record.digest == digest), None)
 
 
-def _counts(run: StageRun, name: str, finder: Finder) -> Mapping[str, Counts]:
+def counts_of(run: StageRun, name: str, finder: Finder) -> Mapping[str, Counts]:
+    """Read one evaluation's samples.
+
+    Args:
+        run: The evaluation.
+        name: What it calls the policy.
+        finder: Finds its outputs.
+
+    Returns:
+        Right and taken samples by problem.
+
+    Raises:
+        UserError: The stage has no such outputs, or they are in neither workspace nor cache.
+
+    """
     import polars as pl
 
     report = json.loads(_file(run, "report", finder).read_text(encoding="utf-8"))

@@ -7,6 +7,7 @@ from typing import Any
 
 from posttrain.stage.formatting import counted
 from posttrain.stage.spec import ArtifactKind
+from posttrain.views.charts import chart_style
 from posttrain.views.report.evaluation import read_json
 from posttrain.views.report.facts import StageFacts, found
 from posttrain.views.report.templates import template
@@ -246,6 +247,7 @@ def claims_page(rows: Sequence[ClaimRow], families: Mapping[str, str]) -> str:
         "tally": tally_of_claims(rows),
         "legend": legend_of_claims(rows),
         "heading": HEADING,
+        "chart_style": chart_style(),
     }
     return str(template("claims.html").render(said))
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from posttrain.stage.formatting import number
-from posttrain.views.report.charts import SHARE, Chart, Series, line_chart
+from posttrain.views.charts import SHARE, Chart, Series, line_chart
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,7 +39,7 @@ def components_chart(curves: Mapping[str, "pl.DataFrame"]) -> Chart | None:
         if high > low:
             share = [(each - low) / (high - low) for each in means]
             told, color = f"{name} ({number(low)} to {number(high)})", 1 + len(drawn) % _COLORS
-            drawn.append(Series(told, f"c{color}", share, curve["step"].to_list()))
+            drawn.append(Series(told, color, share, curve["step"].to_list()))
     if len(drawn) < 2:
         return None
     title = "rl/reward: components against each other"

@@ -1,35 +1,39 @@
-"""The pipeline as a picture: stages in layers, joined where one feeds another."""
+"""The pipeline as a picture: stages, joined where one feeds another."""
 
+import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
-from statistics import fmean
+from typing import Any
 
+from markupsafe import Markup
+
+from posttrain.views.charts.chart import in_script
 from posttrain.views.report.facts import StageFacts
-from posttrain.views.report.templates import template
-
-_NODE_WIDTH, _NODE_HEIGHT = 132, 44
-_GAP_X, _GAP_Y, _EDGE = 20, 30, 8
 
 DagEdges = Mapping[str, Set[str]]
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """Nodes as (stage, left, top), edges as (x1, y1, x2, y2), in pixels."""
+    """What the drawer of lineage graphs is given: nodes, and edges by the places of nodes."""
 
-    width: float
-    height: float
-    nodes: Sequence[tuple[StageFacts, float, float]]
-    edges: Sequence[tuple[float, float, float, float]]
+    nodes: Sequence[Mapping[str, Any]]
+    edges: Sequence[tuple[int, int, str]]
 
     def __html__(self) -> str:
-        """Return the picture, as templates ask for it."""
-        return str(template("charts.html").module.dag(self, _NODE_WIDTH, _NODE_HEIGHT))
+        """Return the place of the picture with what is drawn there, as templates ask for it."""
+        if not self.nodes:
+            return ""
+        text = in_script(json.dumps({"nodes": self.nodes, "edges": self.edges}))
+        return Markup(
+            '<svg class="dag" role="img" aria-label="pipeline"></svg>'
+            '<script type="application/json">{}</script>'
+        ).format(Markup(text))
 
 
 def draw_dag(stages: Sequence[StageFacts]) -> Drawing:
-    """Lay the stages out; an edge that a longer way implies is left out."""
+    """Say what is joined; an edge that a longer way implies is left out."""
     facts = {stage.name: stage for stage in stages}
     parents = reduced(
         {
@@ -37,23 +41,20 @@ def draw_dag(stages: Sequence[StageFacts]) -> Drawing:
             for name, stage in facts.items()
         }
     )
-    layers = layered(parents)
-    widest = max(map(len, layers), default=0)
-    width = widest * (_NODE_WIDTH + _GAP_X) - _GAP_X + 2 * _EDGE
-    height = len(layers) * (_NODE_HEIGHT + _GAP_Y) - _GAP_Y + 2 * _EDGE
-    spots = {}
-    for row, layer in enumerate(layers):
-        left = (width - len(layer) * (_NODE_WIDTH + _GAP_X) + _GAP_X) / 2
-        for column, name in enumerate(layer):
-            x = left + column * (_NODE_WIDTH + _GAP_X)
-            spots[name] = (x, _EDGE + row * (_NODE_HEIGHT + _GAP_Y))
-    half = _NODE_WIDTH / 2
-    edges = [
-        (spots[up][0] + half, spots[up][1] + _NODE_HEIGHT, spots[name][0] + half, spots[name][1])
-        for name in parents
-        for up in sorted(parents[name])
-    ]
-    return Drawing(width, height, [(stage, *spots[stage.name]) for stage in stages], edges)
+    places = {name: place for place, name in enumerate(facts)}
+    edges = [(places[up], places[name], "") for name in parents for up in sorted(parents[name])]
+    return Drawing([_node(stage) for stage in stages], edges)
+
+
+def _node(stage: StageFacts) -> Mapping[str, Any]:
+    return {
+        "heading": stage.name,
+        "lines": [stage.state],
+        "style": stage.record.status,
+        "round": 8,
+        "caption": f"{stage.name}, {stage.state}",
+        "hint": f"{stage.name}: {stage.state}, key {stage.record.key[:12]}",
+    }
 
 
 def reduced(parents: DagEdges) -> dict[str, set[str]]:
@@ -65,19 +66,3 @@ def reduced(parents: DagEdges) -> dict[str, set[str]]:
         name: {up for up in ups if not any(up in above[other] for other in ups)}
         for name, ups in parents.items()
     }
-
-
-def layered(parents: DagEdges) -> list[list[str]]:
-    """Stages by the longest way to them, each layer in the order of its parents' places."""
-    sorter = TopologicalSorter(parents)
-    sorter.prepare()
-    order = {name: index for index, name in enumerate(parents)}
-    layers: list[list[str]] = []
-    places: dict[str, float] = {}
-    while ready := sorter.get_ready():
-        middle = {name: fmean([places[up] for up in parents[name]] or [0.0]) for name in ready}
-        layer = sorted(ready, key=lambda name: (middle[name], order[name]))
-        places.update((name, index - (len(layer) - 1) / 2) for index, name in enumerate(layer))
-        layers.append(layer)
-        sorter.done(*layer)
-    return layers

@@ -4,21 +4,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from posttrain.stage.formatting import number
+from posttrain.stage.formatting import counted, number
 from posttrain.stage.spec import ArtifactKind
-from posttrain.views.report.charts import (
-    SHARE,
+from posttrain.views.charts import (
+    NUMBER,
     Chart,
+    ChartRow,
     Series,
-    bar_chart,
     calibration_chart,
-    count_chart,
-    share_labels,
+    histogram,
+    row_chart,
 )
-from posttrain.views.report.evaluation import read_json
+from posttrain.views.report.evaluation import Share, read_json
 from posttrain.views.report.facts import FoundArtifact, StageFacts, found
+from posttrain.views.report.intervals import Z_95, wilson
 
 _MOST_BINS = 16
+_MOST_REASONS = 12
 
 
 @dataclass(frozen=True)
@@ -60,28 +62,30 @@ def _reward_figures(report: Mapping[str, object]) -> list[Chart]:
     reliability = report.get("reliability")
     if isinstance(reliability, list):
         bins = [row for row in reliability if row["count"]]
+        happened = [(row["happened"], *wilson(row["happened"], row["count"])) for row in bins]
         figures.append(
             calibration_chart(
                 "Calibration on held-out pairs",
                 [row["claimed"] for row in bins],
-                [row["happened"] for row in bins],
+                happened,
                 [row["count"] for row in bins],
             )
         )
     sources = report.get("by_source")
     if isinstance(sources, dict) and len(sources) > 1:
-        bars = Series("accuracy", "c1", [part["accuracy"] for part in sources.values()])
+        rows = [_of_source(name, part) for name, part in sources.items()]
+        note = "Mean and 95% interval over the pairs."
         figures.append(
-            bar_chart(
-                "Pairs in the right order, by source",
-                list(sources),
-                [bars],
-                x_title="source",
-                unit=SHARE,
-                top=1.0,
-            )
+            row_chart("Pairs in the right order, by source", rows, whole=True, note=note)
         )
     return figures
+
+
+def _of_source(name: str, part: Mapping[str, float]) -> ChartRow:
+    value, pairs = part["accuracy"], int(part.get("num_pairs", 0))
+    low, high = wilson(value, pairs) if pairs else (None, None)
+    label = f"{name} · {counted(pairs, 'pair')}" if pairs else name
+    return ChartRow(label, "accuracy", 1, value, str(Share(value, low, high)), low, high)
 
 
 def curricula(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) -> list[Detail]:
@@ -97,30 +101,46 @@ def _curriculum(item: FoundArtifact) -> Detail:
     bins = (rates["solve_rate"] * num_bins).round().cast(pl.Int64)
     counts = [int((bins == index).sum()) for index in range(num_bins + 1)]
     useful = int(((rates["solve_rate"] > 0) & (rates["solve_rate"] < 1)).sum())
+    rate = pl.col("solve_rate")
     by_difficulty = (
-        rates.group_by("difficulty").agg(pl.col("solve_rate").mean(), pl.len()).sort("difficulty")
+        rates.group_by("difficulty")
+        .agg(mean=rate.mean(), spread=rate.std().fill_null(0.0), count=pl.len())
+        .sort("difficulty")
     )
     return Detail(
         item.name,
-        f"{number(len(rates))} problems; {number(useful)} ({useful / max(len(rates), 1):.1%}) are "
+        f"{number(len(rates))} problems; {number(useful)} ({_of_all(useful, len(rates))}) are "
         "solved sometimes but not always, and only those teach.",
         [
-            bar_chart(
+            histogram(
                 "Solve rates before reinforcement",
-                share_labels(num_bins),
-                [Series("problems", "c1", counts)],
+                [f"{index / num_bins:.0%}" for index in range(num_bins + 1)],
+                [Series("problems", 1, counts)],
                 x_title="share of tries that are right",
+                y_title="problems",
+                every=max(num_bins // 4, 1),
             ),
-            bar_chart(
+            row_chart(
                 "Mean solve rate by difficulty",
-                [str(value) for value in by_difficulty["difficulty"]],
-                [Series("solve rate", "c1", by_difficulty["solve_rate"].to_list())],
-                x_title="difficulty",
-                unit=SHARE,
-                top=1.0,
+                [_of_difficulty(row) for row in by_difficulty.iter_rows(named=True)],
+                whole=True,
+                note="Mean and 95% interval over the problems.",
             ),
         ],
     )
+
+
+def _of_all(part: int, whole: int) -> str:
+    """A share with its interval; of nothing there is none."""
+    return str(Share(part / whole, *wilson(part / whole, whole))) if whole else "0.0%"
+
+
+def _of_difficulty(row: Mapping[str, float]) -> ChartRow:
+    """The mean over problems with the interval of a normal mean."""
+    value, reach = row["mean"], Z_95 * row["spread"] / row["count"] ** 0.5
+    low, high = max(0.0, value - reach), min(1.0, value + reach)
+    label = f"difficulty {row['difficulty']:g} · {counted(int(row['count']), 'problem')}"
+    return ChartRow(label, "solve rate", 1, value, str(Share(value, low, high)), low, high)
 
 
 def dropped_rows(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) -> list[Detail]:
@@ -133,6 +153,16 @@ def dropped_rows(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) ->
         rows = reasons.sort(["count", "reason"], descending=[True, False]).rows()
         if rows:
             total = sum(count for _, count in rows)
-            chart = count_chart(f"{item.name}: {number(total)} rows, by reason", rows[:12])
+            shown = [
+                ChartRow(reason, "rows", 0, count, f"{number(count)} ({count / total:.1%})")
+                for reason, count in rows[:_MOST_REASONS]
+            ]
+            title = f"{item.name}: {number(total)} rows, by reason"
+            chart = row_chart(title, shown, mark="bar", unit=NUMBER, note=_left_out(len(rows)))
             details.append(Detail(item.name, "", [chart]))
     return details
+
+
+def _left_out(reasons: int) -> str:
+    rarer = reasons - _MOST_REASONS
+    return f"{counted(rarer, 'rarer reason')} not shown." if rarer > 0 else ""

@@ -6,26 +6,19 @@ Reads the JSON that an evaluation writes by its documented keys, without importi
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
+from posttrain.stage.formatting import counted
 from posttrain.stage.spec import ArtifactKind
-from posttrain.views.report.charts import (
-    SHARE,
-    Chart,
-    Series,
-    bar_chart,
-    interval_chart,
-    line_chart,
-    share_labels,
-)
+from posttrain.views.charts import SHARE, Chart, ChartRow, Series, histogram, line_chart, row_chart
+from posttrain.views.charts.chart import NUM_COLORS
 from posttrain.views.report.facts import StageFacts, found
+from posttrain.views.report.intervals import wilson
 
-NUM_STYLES = 8
 _MOST_BINS = 16
 
 
@@ -67,6 +60,7 @@ class SliceShare:
 
     name: str
     pass_at_1: Share
+    num_problems: int | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +108,8 @@ class EvaluatedPolicy:
     majority: Share | None = None
     best_of: tuple[Share, ...] = ()
     mean_length: float | None = None
+    truncation_rate: float | None = None
+    format_rate: float | None = None
     change: Gain | None = None
     by_source: tuple[SliceShare, ...] = ()
     by_difficulty: tuple[SliceShare, ...] = ()
@@ -155,10 +151,24 @@ class Evaluation:
         """How episodes ended, of any policy."""
         return list(dict.fromkeys(end for each in self.episodes.values() for end in each.ends))
 
-    def styled(self) -> Iterator[tuple[EvaluatedPolicy, str]]:
-        """Each policy with the name of its color."""
+    @property
+    def drawn(self) -> str:
+        """How many samples of how many problems every rate is of."""
+        problems = counted(self.num_problems, "problem")
+        if self.num_samples is None:
+            return problems
+        return f"{problems}, {counted(self.num_samples, 'sample')} each"
+
+    def rate(self, value: float | None) -> Share | None:
+        """A share of samples with its interval, for which each problem counts as one draw."""
+        if value is None:
+            return None
+        return Share(value, *wilson(value, self.num_problems))
+
+    def colored(self) -> Iterator[tuple[EvaluatedPolicy, int]]:
+        """Each policy with the place of its color."""
         for index, policy in enumerate(self.policies):
-            yield policy, f"c{index % NUM_STYLES}"
+            yield policy, index % NUM_COLORS
 
 
 def evaluations(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) -> list[Evaluation]:
@@ -201,15 +211,14 @@ def verdict(report: Evaluation) -> str:
 
 def charts(report: Evaluation) -> list[Chart]:
     """Everything that an evaluation report can show."""
-    intervals = [
-        _series(policy.name, style, policy.pass_at[:1])
-        for policy, style in report.styled()
-        if policy.pass_at[0].low is not None
+    first = [
+        ChartRow(policy.name, policy.name, color, **_placed(policy.pass_at[0]))
+        for policy, color in report.colored()
     ]
     drawn = [
-        interval_chart("Solved at the first try", intervals, note="Mean and 95% interval.")
-        if intervals
-        else None,
+        row_chart(
+            "Solved at the first try", first, note=f"Mean and 95% interval over {report.drawn}."
+        ),
         _pass_at_k(report),
         _histogram(report),
         _slices(report, "difficulty"),
@@ -218,13 +227,19 @@ def charts(report: Evaluation) -> list[Chart]:
     return [chart for chart in drawn if chart is not None]
 
 
+def _placed(share: Share) -> dict[str, Any]:
+    """Value, interval and words of a share, as a row of a chart has them."""
+    ends = (share.low, share.high) if share.bounded else (None, None)
+    return {"value": share.value, "low": ends[0], "high": ends[1], "said": str(share)}
+
+
 def _pass_at_k(report: Evaluation) -> Chart:
     lines = []
-    for policy, style in report.styled():
-        lines.append(replace(_series(policy.name, style, policy.pass_at), dots=True))
+    for policy, color in report.colored():
+        lines.append(_series(policy.name, color, policy.pass_at))
         if policy.best_of:
-            chosen = _series(f"{policy.name}, best of k", f"{style} dash", policy.best_of)
-            lines.append(replace(chosen, low=(), high=(), dots=True))
+            name = f"{policy.name}, best of k"
+            lines.append(_series(name, color, policy.best_of, dash=True))
     return line_chart(
         "Solved within k tries",
         lines,
@@ -232,16 +247,26 @@ def _pass_at_k(report: Evaluation) -> Chart:
         unit=SHARE,
         y_range=(0.0, 1.0),
         log_x=True,
-        note="Solid: at least one of k samples is right. Dashed: the reward model's choice is.",
+        note="Solid: at least one of k samples is right, with its 95% interval. Dashed: the reward"
+        f" model's choice is. Of {report.drawn}.",
     )
 
 
-def _series(name: str, style: str, shares: Sequence[Share]) -> Series:
+def _series(name: str, color: int, shares: Sequence[Share], *, dash: bool = False) -> Series:
     low = [share.low for share in shares if share.low is not None]
     high = [share.high for share in shares if share.high is not None]
     values, ks = [share.value for share in shares], [share.k for share in shares]
     whole = len(low) == len(high) == len(values)
-    return Series(name, style, values, ks, low if whole else (), high if whole else ())
+    return Series(
+        name,
+        color,
+        values,
+        ks,
+        low=low if whole else (),
+        high=high if whole else (),
+        dots=True,
+        dash=dash,
+    )
 
 
 def _histogram(report: Evaluation) -> Chart | None:
@@ -250,31 +275,39 @@ def _histogram(report: Evaluation) -> Chart | None:
     samples = len(report.policies[0].solve_histogram) - 1
     bins = min(samples, _MOST_BINS)
     groups = []
-    for policy, style in report.styled():
+    for policy, color in report.colored():
         counts = [0] * (bins + 1)
         for solved, count in enumerate(policy.solve_histogram):
             counts[round(solved / samples * bins)] += count
-        groups.append(Series(policy.name, style, counts))
-    return bar_chart(
+        groups.append(Series(policy.name, color, counts))
+    return histogram(
         "How often each problem is solved",
-        share_labels(bins),
+        [f"{index / bins:.0%}" for index in range(bins + 1)],
         groups,
         x_title=f"right answers in {samples} tries",
-        note="Problems per solve rate. Training teaches most between the ends.",
+        y_title="problems",
+        every=max(bins // 4, 1),
+        note=f"{counted(report.num_problems, 'problem')} by their solve rate. Training teaches most"
+        " between the ends.",
     )
 
 
 def _slices(report: Evaluation, what: str) -> Chart | None:
-    found = [
-        {part.name: part.pass_at_1 for part in getattr(policy, f"by_{what}")}
-        for policy in report.policies
-    ]
-    names = list(found[0])
-    if len(names) < 2:
+    parts = [(policy, color, getattr(policy, f"by_{what}")) for policy, color in report.colored()]
+    if len(parts[0][2]) < 2:
         return None
-    groups = [
-        _series(policy.name, style, [parts[name] for name in names])
-        for (policy, style), parts in zip(report.styled(), found, strict=True)
+    rows = [
+        ChartRow(_counted_name(what, part), policy.name, color, **_placed(part.pass_at_1))
+        for index in range(len(parts[0][2]))
+        for policy, color, slices in parts
+        for part in slices[index : index + 1]
     ]
     title = f"Solved at the first try, by {what}"
-    return bar_chart(title, names, groups, x_title=what, unit=SHARE, top=1.0)
+    return row_chart(title, rows, whole=True, note="Mean and 95% interval over the problems.")
+
+
+def _counted_name(what: str, part: SliceShare) -> str:
+    name = part.name if what == "source" else f"{what} {part.name}"
+    if part.num_problems is None:
+        return name
+    return f"{name} · {counted(part.num_problems, 'problem')}"

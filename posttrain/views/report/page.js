@@ -1,41 +1,15 @@
 "use strict";
-const tip = document.getElementById("tip");
-
-function show(event, text) {
-  tip.textContent = text;
-  tip.hidden = false;
-  const left = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8);
-  const below = event.clientY + 16;
-  const fits = below + tip.offsetHeight < innerHeight;
-  tip.style.left = Math.max(left, 4) + "px";
-  tip.style.top = (fits ? below : event.clientY - tip.offsetHeight - 12) + "px";
-}
-
-function hide() {
-  tip.hidden = true;
-}
-
-for (const part of document.querySelectorAll("[data-tip]")) {
-  part.addEventListener("pointermove", (event) => show(event, part.dataset.tip));
-  part.addEventListener("pointerleave", hide);
-}
-
-/* A line chart carries its points: rows of [x, heading, [[color, y, text] ...]]. */
-for (const chart of document.querySelectorAll("svg[data-points]")) {
-  const { bottom, rows } = JSON.parse(chart.dataset.points);
-  const layer = document.createElementNS("http://www.w3.org/2000/svg", "g");
-  chart.append(layer);
-  chart.addEventListener("pointermove", (event) => {
-    const box = chart.getBoundingClientRect();
-    const x = ((event.clientX - box.left) / box.width) * chart.viewBox.baseVal.width;
-    const row = rows.reduce((a, b) => (Math.abs(b[0] - x) < Math.abs(a[0] - x) ? b : a));
-    const dots = row[2].map(([color, y]) => `<circle class="dot ${color}" cx="${row[0]}" cy="${y}" r="4"/>`);
-    layer.innerHTML = `<line class="cross" x1="${row[0]}" x2="${row[0]}" y1="12" y2="${bottom}"/>` + dots.join("");
-    show(event, [row[1], ...row[2].map((point) => point[2])].join("\n"));
-  });
-  chart.addEventListener("pointerleave", () => {
-    layer.innerHTML = "";
-    hide();
+/* The pipeline, by the drawer of lineage graphs; a click leads to the stage's row. */
+for (const svg of document.querySelectorAll("svg.dag")) {
+  const data = JSON.parse(svg.nextElementSibling.textContent);
+  const layout = laidOut(data, { rankdir: "TB", ranksep: 34 });
+  const { width, height } = layout.graph();
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.style.maxWidth = `${width}px`;
+  const scene = element("g", {}, svg);
+  drawEdges(layout, data, scene);
+  drawNodes(layout, data, scene, (i) => {
+    document.getElementById(`stage-${data.nodes[i].heading}`)?.scrollIntoView({ block: "center" });
   });
 }
 
@@ -53,3 +27,9 @@ for (const filters of document.querySelectorAll(".filters")) {
   }
   filters.hidden = false;
 }
+
+/* What is folded has no width: its charts are drawn once it is opened. */
+for (const folded of document.querySelectorAll("details")) {
+  folded.addEventListener("toggle", () => { if (folded.open) window.drawCharts?.(folded); });
+}
+document.documentElement.dataset.ready = "yes";

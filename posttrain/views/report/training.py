@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posttrain.stage.spec import ArtifactKind
-from posttrain.views.report.charts import Chart, Series, line_chart
+from posttrain.views.charts import Chart, Series, line_chart
 from posttrain.views.report.components import components_chart
 from posttrain.views.report.facts import StageFacts, found
 
@@ -84,6 +84,5 @@ def panel(metric: str, curve: "pl.DataFrame") -> Chart:
         .agg(pl.col("step").last(), pl.col("value", "mean").mean())
     )
     steps, values, means = (drawn[name].to_list() for name in ("step", "value", "mean"))
-    lines = [Series(metric, "c1 faint" if reach else "c1", values, steps)]
-    lines += [Series(metric, "c1", means, steps)] if reach else []
-    return line_chart(metric, lines, x_title="step")
+    line = Series(metric, 1, means, steps, faint=values if reach else ())
+    return line_chart(metric, [line], x_title="step")

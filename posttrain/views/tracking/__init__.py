@@ -3,7 +3,9 @@
 import os
 from pathlib import Path
 
-from posttrain.views.tracking.base import Tracker
+from posttrain.views.tracking.base import CLOSE_SECONDS, Tracker
+
+__all__ = ["CLOSE_SECONDS", "Tracker", "open_tracker"]
 
 
 def open_tracker(state: Path) -> Tracker:

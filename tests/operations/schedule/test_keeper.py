@@ -1,5 +1,6 @@
 """What the notes make of what Prefect says, with a server that only remembers what it was told."""
 
+import json
 import shutil
 import time
 from types import SimpleNamespace
@@ -58,6 +59,21 @@ def test_one_that_was_due_just_before_up_is_made_good_though_others_ran_since(
     assert made_good.status == "waiting"
     assert made_good.story[0][1].endswith("one of 1; made good by missed: latest")
     assert made_good.data["flow_run_id"] in desk.server.flow_runs
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_what_is_missed_is_told_at_once_as_one(desk, tmp_path, asked):
+    """Declared five minutes ago, with a grace of two: three minutes are missed, in one notice."""
+    on = ("missed",) if asked else ("failure",)
+    missing = desk.declare(missed="skip", notify_command="tee told.json", notify_on=on)
+    desk.given(missing, minutes=5)
+    desk.cycle()
+    (tick,) = desk.notes.history("s", limit=9)
+    told = tmp_path / "told.json"
+    assert told.exists() == asked == tick.reason.endswith("notice given, exit code 0")
+    if asked:
+        notice = json.loads(told.read_text())
+        assert (notice["event"], notice["schedule"], notice["missed"]) == ("missed", "s", 3)
 
 
 @pytest.mark.slow

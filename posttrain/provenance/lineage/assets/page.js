@@ -1,38 +1,16 @@
 "use strict";
-// Draws DATA = {root, nodes, edges: [from, to, role]}; dagre lays it out, the rest is plain SVG.
-const SVG = "http://www.w3.org/2000/svg";
-const CHAR = { heading: 7.6, small: 6.4 };
-const MAX_WIDTH = 260;
+// The page around the drawing of DATA = {root, nodes, edges: [from, to, role]}: pan, search, facts.
+const WIDEST = 260;
 const byId = (id) => document.getElementById(id);
 const scene = byId("scene"), svg = byId("graph"), panel = byId("panel");
 const incoming = DATA.nodes.map(() => []), outgoing = DATA.nodes.map(() => []);
 DATA.edges.forEach(([from, to], edge) => { outgoing[from].push(edge); incoming[to].push(edge); });
-
-function element(name, attributes, parent, text) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  if (text !== undefined) made.textContent = text;
-  if (parent) parent.append(made);
-  return made;
-}
 
 function html(name, attributes, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) made[key] = value;
   made.append(...children);
   return made;
-}
-
-function clipped(text, size) {
-  const most = Math.floor((MAX_WIDTH - 20) / size);
-  return text.length > most ? text.slice(0, most - 9) + "…" + text.slice(-8) : text;
-}
-
-function sized(node) {
-  const lines = [[node.heading, "heading"], ...node.lines.map((line) => [line, "small"])]
-    .map(([text, kind]) => [clipped(text, CHAR[kind]), kind]);
-  const width = Math.max(...lines.map(([text, kind]) => text.length * CHAR[kind])) + 20;
-  return { lines, width: Math.min(MAX_WIDTH, Math.max(90, width)), height: 14 + 16 * lines.length };
 }
 
 function fitting(graph) {
@@ -42,61 +20,10 @@ function fitting(graph) {
 
 // Of left-to-right and top-to-bottom, the one that can be shown larger.
 function best() {
-  const across = laidOut("LR");
+  const across = laidOut(DATA, { rankdir: "LR", widest: WIDEST });
   if (DATA.nodes.length > 200 || fitting(across) > 0.9) return across;
-  const downward = laidOut("TB");
+  const downward = laidOut(DATA, { rankdir: "TB", widest: WIDEST });
   return fitting(downward) > fitting(across) * 1.1 ? downward : across;
-}
-
-function laidOut(rankdir) {
-  const graph = new dagre.graphlib.Graph({ multigraph: true });
-  graph.setGraph({ rankdir, nodesep: 22, ranksep: 70, edgesep: 10, marginx: 20, marginy: 20 });
-  graph.setDefaultEdgeLabel(() => ({}));
-  DATA.nodes.forEach((node, i) => graph.setNode(String(i), sized(node)));
-  DATA.edges.forEach(([from, to], i) => graph.setEdge(String(from), String(to), {}, String(i)));
-  dagre.layout(graph);
-  return graph;
-}
-
-function curve(points, across) {
-  const [first, ...rest] = points;
-  let path = `M${first.x},${first.y}`;
-  rest.forEach((point, i) => {
-    const before = points[i], x = (before.x + point.x) / 2, y = (before.y + point.y) / 2;
-    path += across
-      ? ` C${x},${before.y} ${x},${point.y} ${point.x},${point.y}`
-      : ` C${before.x},${y} ${point.x},${y} ${point.x},${point.y}`;
-  });
-  return path;
-}
-
-function drawEdges(graph) {
-  const across = graph.graph().rankdir === "LR";
-  return DATA.edges.map(([from, to, role], i) => {
-    const { points } = graph.edge({ v: String(from), w: String(to), name: String(i) });
-    const path = element("path", { class: "edge", d: curve(points, across) }, scene);
-    const middle = points[Math.floor(points.length / 2)];
-    const label = element("text", { class: "role", x: middle.x, y: middle.y - 4 }, scene, role);
-    return [path, label];
-  });
-}
-
-function drawNodes(graph) {
-  return DATA.nodes.map((node, i) => {
-    const { x, y, width, height, lines } = graph.node(String(i));
-    const group = element("g", {
-      class: `node ${node.kind} ${node.type} ${node.recalled ? "recalled" : ""} ${i === DATA.root ? "root" : ""}`,
-      transform: `translate(${x - width / 2},${y - height / 2})`, tabindex: 0, role: "button",
-      "aria-label": node.caption,
-    }, scene);
-    element("rect", { width, height, rx: node.kind === "stage" ? 4 : 12 }, group);
-    lines.forEach(([text, kind], row) =>
-      element("text", { x: 10, y: 20 + 16 * row, class: kind }, group, text));
-    element("title", {}, group, `${node.caption}\n${node.name}`);
-    group.addEventListener("click", () => choose(i));
-    group.addEventListener("keydown", (event) => { if (event.key === "Enter") choose(i); });
-    return group;
-  });
 }
 
 function reach(start, edgesOf, end) {
@@ -297,7 +224,7 @@ const haystacks = DATA.nodes.map((node) => [node.caption, node.name, node.type, 
   ...Object.values(node.facts), ...Object.keys(node.metrics)].join(" ").toLowerCase());
 const layout = best();
 const map = byId("map"), dots = drawMap(), pane = byId("pane");
-const arrows = drawEdges(layout), groups = drawNodes(layout);
+const arrows = drawEdges(layout, DATA, scene), groups = drawNodes(layout, DATA, scene, choose);
 byId("legend").append(...[["stage", "stage"], ["data", "data"], ["model", "model"], ["report", "report"],
   ["verifier", "verifier"], ["tokenizer, template", "part"], ["release", "release"]].map(([name, color]) => {
   const swatch = html("i", {});

@@ -87,6 +87,16 @@ def _log(path: Path) -> dict[str, Any] | None:
     return {"text": _COLOR.sub("", "\n".join(lines[-_LOG_LINES:]))}
 
 
+def drawer_scripts() -> list[str]:
+    """Return the scripts that lay a graph out and draw it, for this page and for others.
+
+    Returns:
+        dagre, then `graph.js`, each for a script element of its own.
+
+    """
+    return [_asset("dagre.min.js"), _asset("graph.js")]
+
+
 def render(view: View) -> str:
     """Everything inline: the page opens from a mail or a USB stick, without a network."""
     graph = view.graph
@@ -94,11 +104,13 @@ def render(view: View) -> str:
     question = "made from" if view.direction == "up" else "made into"
     named = f"{root.name} ({caption(root)})" if root.kind == "artifact" else caption(root)
     title = f"What {named} is {question}"
+    layout, drawer = drawer_scripts()
     parts = {
         "TITLE": html.escape(title),
         "NOTE": html.escape(omission(graph)),
         "STYLE": _asset("page.css"),
-        "LAYOUT": _asset("dagre.min.js"),
+        "LAYOUT": layout,
+        "DRAWER": drawer,
         "SCRIPT": _asset("page.js"),
         "DATA": _inline(_data(view)),
     }
@@ -116,14 +128,27 @@ def _data(view: View) -> object:
     return {
         "root": index[graph.root],
         "direction": view.direction,
-        "nodes": [_node(node) | {"preview": seen.get(node.id)} for node in nodes],
+        "nodes": [
+            _node(node, root=node.id == graph.root) | {"preview": seen.get(node.id)}
+            for node in nodes
+        ],
         "edges": [[index[edge.source], index[edge.target], edge.role] for edge in graph.edges],
     }
 
 
-def _node(node: Node) -> dict[str, object]:
+def _node(node: Node, *, root: bool) -> dict[str, object]:
     heading = node.name if node.kind != "artifact" else node.type.replace("_", " ")
-    return as_object(node) | {"heading": heading, "lines": _lines(node), "caption": caption(node)}
+    said = as_object(node)
+    marks = [node.kind, node.type, "recalled" if said["recalled"] else "", "root" if root else ""]
+    drawn = {
+        "heading": heading,
+        "lines": _lines(node),
+        "caption": caption(node),
+        "style": " ".join(filter(None, marks)),
+        "round": 4 if node.kind == "stage" else 12,
+        "hint": f"{caption(node)}\n{node.name}",
+    }
+    return said | drawn
 
 
 def _lines(node: Node) -> list[str]:

@@ -1,4 +1,4 @@
-"""Where rows came from outside: lines of files that somebody brought, as they stand there."""
+"""What is told of rows elsewhere: lines of files that they came from, and verdicts of judges."""
 
 import json
 import posixpath
@@ -10,7 +10,13 @@ from pathlib import Path, PurePosixPath
 import polars as pl
 
 from posttrain.data.row_files import find_row
+from posttrain.learning.rewards.port_tables import subject_of
 from posttrain.provenance.lineage.graph import Graph, Node
+from posttrain.provenance.lineage.names import Selected
+from posttrain.provenance.lineage.places import from_root
+from posttrain.provenance.lineage.queries import up
+from posttrain.provenance.lineage.rows import Trace
+from posttrain.provenance.lineage.tables import Table, Tables
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import digest_path
 
@@ -30,7 +36,35 @@ class OriginLine:
     """Why it cannot be shown, or may be another one by now."""
 
 
-def places_of(frame: pl.DataFrame) -> Iterator[str]:
+def ends_of_trace(
+    tables: Tables, node: Selected, head: pl.DataFrame, found: Trace, *, most: int
+) -> list[OriginLine]:
+    """Look up the lines of files at which the way of some rows up ends.
+
+    Args:
+        tables: Of the project.
+        node: The rows' table.
+        head: The rows themselves, the first of them.
+        found: Their trace.
+        most: How many passages, and how many lines, and rows of every table on the way.
+
+    Returns:
+        Passages that problems brought along, then lines of files, each once.
+
+    """
+    frames = [head, *(step.sample(most) for step in found.steps)]
+    places = [place for frame in frames for place in origin_places(frame)]
+    if not places:
+        return []
+    problems = {place.rpartition(":")[0] for place in places}
+    passages = passages_in([step.called(problems) for step in found.steps], places)
+    known = {each.where for each in passages}
+    places = [place for place in dict.fromkeys(places) if place not in known]
+    graph = from_root(up(tables.ledger, node, limit=None), tables.ledger, tables.root)
+    return [*passages[:most], *origin_lines(places[:most], graph, tables.root)]
+
+
+def origin_places(frame: pl.DataFrame) -> Iterator[str]:
     """Find the lines that rows of a table name as their origin.
 
     Args:
@@ -54,7 +88,7 @@ def passages_in(frames: Sequence[pl.DataFrame], places: Iterable[str]) -> list[O
 
     Args:
         frames: Rows on the way, those of the problems among them.
-        places: `PROBLEM:N` among others, as `places_of` gives them.
+        places: `PROBLEM:N` among others, as `origin_places` gives them.
 
     Returns:
         The passages that are there, each once.
@@ -86,7 +120,7 @@ def origin_lines(places: Iterable[str], graph: Graph, root: Path) -> list[Origin
     """Look lines up in the files that they are of.
 
     Args:
-        places: As `places_of` gives them.
+        places: As `origin_places` gives them.
         graph: What the rows' table was made from: it knows the files and their digests.
         root: The project's root.
 
@@ -125,3 +159,26 @@ def _source_of(file: str, sources: list[Node]) -> tuple[Node, PurePosixPath] | N
             if PurePosixPath(node.name).parts[-count:] == tail or node.name == "/".join(tail):
                 return node, PurePosixPath(*parts[count:])
     return None
+
+
+def verdicts_on(
+    tables: Iterable[Table], *, problem_id: str, text: str, row_id: str
+) -> list[dict[str, object]]:
+    """Find what was said of one answer.
+
+    Args:
+        tables: Of verdicts.
+        problem_id: Of the problem that is answered.
+        text: The answer.
+        row_id: Of its row, which a table may name in place of the answer.
+
+    Returns:
+        Rows of VERDICTS, in the order of the tables; each verdict once.
+
+    """
+    subjects = [subject_of(problem_id, text), row_id]
+    found: dict[str, dict[str, object]] = {}
+    for table in tables:
+        rows = table.rows().filter(pl.col("subject").is_in(subjects)).collect()
+        found |= {row["id"]: row for row in rows.iter_rows(named=True)}
+    return list(found.values())

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from posttrain.cli.row_origins import OriginLine, origin_lines, passages_in, places_of
+from posttrain.operations.row_origins import OriginLine, origin_lines, origin_places, passages_in
 from posttrain.provenance.lineage.graph import Graph, Node
 from posttrain.stage.hashing import digest_path
 
@@ -22,10 +22,10 @@ def graph(tmp_path):
 
 def test_parents_that_are_lines_and_origins_of_problems_are_places():
     rows = pl.DataFrame({"parents": [["0123456789abcdef", "../chats.jsonl:2"], [], None]})
-    assert list(places_of(rows)) == ["../chats.jsonl:2"]
+    assert list(origin_places(rows)) == ["../chats.jsonl:2"]
     rows = pl.DataFrame({"origin_file": ["chats.jsonl", ""], "origin_line": [7, 0]})
-    assert list(places_of(rows)) == ["chats.jsonl:7"]
-    assert list(places_of(pl.DataFrame({"x": [1]}))) == []
+    assert list(origin_places(rows)) == ["chats.jsonl:7"]
+    assert list(origin_places(pl.DataFrame({"x": [1]}))) == []
 
 
 def test_a_passage_that_a_problem_brought_along_is_found_by_its_number():

@@ -1,0 +1,1 @@
+"""The local web app: it looks at everything that a project knows, and writes reviews alone."""

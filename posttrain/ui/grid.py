@@ -1,0 +1,68 @@
+"""What the list of a table's rows is told when its page opens."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from posttrain.ui.columns import ListedColumn
+from posttrain.ui.windows import ListedTable, RowQuestion
+
+EXAMPLES = {
+    "rollouts": "step >= 10 and reward < 1",
+    "completions": "score < 1 and length(text) > 40",
+    "problems": "difficulty >= 2",
+    "solve_rates": "solve_rate < 0.5",
+    "dropped": "reason = 'too_long'",
+    "pairs": "split = 'heldout'",
+    "curve": "step > 10",
+    "verdicts": "score < 1",
+}
+"""An expression for each kind of table, to begin from."""
+
+_NUMBER, _YES_NO, _TEXT, _ID, _FREE = 84, 66, 110, 150, 320
+_FREE_TEXTS = ("text", "prompt", "chosen", "rejected", "answer", "reason", "rationale")
+
+
+def described(
+    listed: ListedTable, asked: RowQuestion, first: Mapping[str, Any], *, at: str
+) -> dict[str, Any]:
+    """Describe a list of rows for its page.
+
+    Args:
+        listed: The table.
+        asked: Which rows, in which order.
+        first: The first window on them.
+        at: Address of the table.
+
+    Returns:
+        What is written into the page as JSON.
+
+    """
+    widths = [_width(each) for each in listed.columns]
+    return {
+        "rows": listed.num_rows,
+        "columns": [
+            {
+                "name": each.name,
+                "heading": each.heading,
+                "shape": each.shape,
+                "width": f"minmax({width}px, {'3fr' if width == _FREE else '1fr'})",
+            }
+            for each, width in zip(listed.columns, widths, strict=True)
+        ],
+        "width": sum(widths),
+        "sort": asked.sort,
+        "descending": asked.descending,
+        "first": dict(first),
+        "rows_at": f"{at}/rows",
+        "row_at": f"{at}/row",
+    }
+
+
+def _width(column: ListedColumn) -> int:
+    if column.shape == "number":
+        return _NUMBER
+    if column.shape == "yes_no":
+        return _YES_NO
+    if column.name in _FREE_TEXTS:
+        return _FREE
+    return _ID if column.name.endswith("id") else _TEXT

@@ -1,0 +1,1 @@
+"""Pages by what they show; `registry` lists them."""
