@@ -20,11 +20,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learner.adapter_bytes import RETURNED, SIZE, SMALL, words
+from benchmarks.learner.bytes import LAYERS, RETURNED, deep
+from benchmarks.learner.bytes_runs import words
 from benchmarks.learner.memory import reset_peak, status
-from benchmarks.learner.settings import save
+from benchmarks.learner.settings import Size, save
 from benchmarks.sampling.machine import described
 
+SIZE = deep(LAYERS)
+SMALL = Size(64, 32, 64, 1, 2, 2, new_tokens=8, parameters=12_480)
 PROCESSES = 2
 CASES: dict[str, dict[str, Any]] = {
     "all weights": {},
@@ -47,7 +50,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, size in {"large": SIZE, "small": SMALL}.items():
             made = Path(folder) / name
-            save(made, size, words(size), never_ends=False)
+            save(made, size, words()[: size.vocabulary], never_ends=False)
             in_files(made)
         cases = [
             {"case": case, **{way: together(case, way, folder) for way in ("whole", "rows")}}

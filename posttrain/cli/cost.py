@@ -82,38 +82,41 @@ def _print(
 
     from posttrain.cli.options import plain_table
 
-    figures = ("clock", "CPU hours", "GPU hours", "kWh", "tokens drawn", settings.currency)
+    priced = settings.money(own) is not None
+    figures = ["clock", "CPU hours", "GPU hours", "kWh", "tokens drawn"]
+    figures += [settings.currency] * priced
     table = plain_table("stage", "", *figures, right=figures, unbroken=("stage",))
     for each in found:
         said = each.status if each.attempts < 2 else f"{each.status}, {each.attempts} attempts"
-        tokens = "" if each.tokens is None else f"{each.tokens:,}"
-        table.add_row(each.stage, said, *_cells(each.usage or each.behind, settings, tokens))
+        row = _cells(each.usage or each.behind, settings, each.tokens)
+        table.add_row(each.stage, said, *row[: len(figures)])
     table.add_row()
-    table.add_row("this run", "", *_cells(own, settings, ""))
     drawn = sum(each.tokens or 0 for each in found)
-    table.add_row("all behind it", "", *_cells(behind, settings, f"{drawn:,}"))
+    for name, usage, tokens in (("this run", own, None), ("all behind it", behind, drawn)):
+        row = _cells(usage if usage.seconds else None, settings, tokens)
+        table.add_row(name, "", *row[: len(figures)])
     Console().print(table)
-    uncounted = sum(each.behind is None for each in found)
-    if uncounted:
+    if uncounted := sum(each.behind is None for each in found):
         click.echo(
             f"note: nobody counted what {counted(uncounted, 'stage')} took: made before posttrain"
             " did, or elsewhere"
         )
-    if settings.money(own) is None:
+    if not priced:
         click.echo("note: the recipe states no rates; see posttrain cost --help")
     say_legend("cost")
 
 
-def _cells(usage: "Usage | None", settings: "CostSettings", tokens: str) -> "Sequence[str]":
+def _cells(usage: "Usage | None", settings: "CostSettings", tokens: int | None) -> "Sequence[str]":
+    drawn = "" if tokens is None else f"{tokens:,}"
     if usage is None:
-        return "", "", "", "", tokens, ""
+        return "", "", "", "", drawn, ""
     money = settings.money(usage)
     return (
         duration(usage.seconds),
         "" if usage.cpu_seconds is None else number(usage.cpu_seconds / _HOUR),
         number(usage.gpu_seconds / _HOUR),
         "" if usage.joules is None else number(usage.joules / _KWH),
-        tokens,
+        drawn,
         "" if money is None else f"{money:.3g}",
     )
 

@@ -5,8 +5,8 @@ import sys
 import click
 
 LEGENDS = {
-    "action": "run: makes it anew; restore: brings it from the cache; cached: is up to date;"
-    " pending: decided once what it reads is made",
+    "action": "run: it is made anew; restore: it comes from the cache; pending: decided once what"
+    " it reads is made; last took: its last execution, of whatever parameters",
     "cost": "clock: from when a stage had its devices; CPU hours: of one core; GPU hours: devices"
     " held times the hours; kWh: where the machine has counters (RAPL, NVML); tokens drawn: by"
     " policies, those of teachers and judges behind endpoints left out",

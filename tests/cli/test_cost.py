@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 import sys
 import threading
 import time
@@ -112,6 +113,18 @@ def test_stages_that_ran_are_counted_and_those_that_did_not_are_not(toy, posttra
     shown = posttrain("cost").out
     assert "EUR" in shown
     assert "nobody counted" not in shown
+
+
+def test_what_nobody_counted_is_said_and_not_shown_as_nothing(toy, posttrain):
+    toy.run()
+    with sqlite3.connect(toy.root / ".posttrain/ledger.db") as ledger:
+        ledger.execute("DELETE FROM annotations WHERE name = 'usage'")
+    done = posttrain("cost")
+    assert done.code == 0
+    assert "note: nobody counted what 3 stages took" in done.out
+    (whole,) = (line for line in done.out.splitlines() if line.startswith("all behind it"))
+    assert whole.split() == ["all", "behind", "it", "0"]
+    assert "USD" not in done.out
 
 
 def test_a_stage_that_goes_beyond_the_budget_is_stopped_and_not_tried_again(toy, posttrain):

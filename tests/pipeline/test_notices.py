@@ -73,6 +73,7 @@ def test_a_wrong_section_is_refused(section, said):
         notice_settings(section)
 
 
+@pytest.mark.slow
 def test_the_end_of_a_run_is_told(server, toy):
     url, got = server
     toy.recipe(f"notify: {{url: '{url}', on: [failure, success]}}\nsecond: {{mood: fail}}")

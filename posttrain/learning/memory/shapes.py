@@ -150,6 +150,9 @@ def shapes_of(config: "PretrainedConfig") -> ModelShapes:
     Returns:
         Its sizes.
 
+    Raises:
+        UserError: It does not attend.
+
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -159,6 +162,11 @@ def shapes_of(config: "PretrainedConfig") -> ModelShapes:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     text: Any = config.get_text_config()
+    if not hasattr(text, "num_attention_heads"):
+        raise UserError(
+            f"memory is counted of models that attend, and the config.json of '{config.model_type}'"
+            " names no num_attention_heads; plan without --memory"
+        )
     embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings()
     heads = int(text.num_attention_heads)
     kv_heads = int(_declared(text, "num_key_value_heads") or heads)

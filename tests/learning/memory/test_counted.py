@@ -13,6 +13,7 @@ from posttrain.learning.memory.sampling import DrawnRows, sampling_moment
 from posttrain.learning.memory.shapes import shapes_of
 from posttrain.learning.memory.training import Batch, standing_bytes, training_moments
 from posttrain.learning.models import logprobs
+from posttrain.stage.errors import UserError
 from tasks.sft.config import SftConfig
 
 GPU = Learner(device="cuda")
@@ -234,3 +235,10 @@ def test_shapes_read_what_a_config_says_and_its_architecture_has():
     assert (gemma.caps_scores, gemma.caps_logits, gemma.fused) == (True, False, False)
     mixtral = shapes_of(MixtralConfig(**sizes, num_key_value_heads=2, num_experts_per_tok=2))
     assert (mixtral.experts, mixtral.caps_logits) == (2, False)
+
+
+def test_a_model_that_does_not_attend_is_not_counted():
+    from transformers import MambaConfig
+
+    with pytest.raises(UserError, match="'mamba' names no num_attention_heads; plan without"):
+        shapes_of(MambaConfig(hidden_size=8, num_hidden_layers=1, vocab_size=10))

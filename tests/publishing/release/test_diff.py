@@ -36,9 +36,20 @@ def test_the_workspace_against_a_release_decides_the_gates_and_the_exit_code(
     assert "gates hold" in done.out
     assert "| works | holds |" in done.out
     project.edit("at_least: 0.0", "at_least: 0.99")
+    project.edit("release:", "notify: {command: tee told.json}\nrelease:")
     failing = called("diff", "mini@v1.0.0", "--markdown", patch=monkeypatch, capture=capfd)
     assert failing.code == 1
     assert "| works | FAILS |" in failing.out
+    notice = json.loads((project.root / "told.json").read_text())
+    assert (notice["event"], notice["failed"]) == ("gates", ["works"])
+    assert "notice given, exit code 0" in failing.err
+    (project.root / "told.json").unlink()
+    project.commit("stricter")
+    refused = called("release", "create", "mini", "--key", str(project.keys / "release.key"),
+                     patch=monkeypatch, capture=capfd)  # fmt: skip
+    assert refused.code == 2
+    assert "gate 'works' failed" in refused.sentence
+    assert json.loads((project.root / "told.json").read_text())["failed"] == ["works"]
     assert called("diff", "mini@v1.0.0", "--no-gates", patch=monkeypatch, capture=capfd).code == 0
 
 
