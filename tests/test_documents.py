@@ -112,7 +112,7 @@ def test_the_recipes_of_the_readme_are_of_today(tmp_path, capsys):
     assert parts
     (tmp_path / "gsm8k").mkdir()
     (tmp_path / "gsm8k" / "train.jsonl").touch()
-    (tmp_path / "models" / "Qwen2.5-0.5B-Instruct").mkdir(parents=True)
+    (tmp_path / "models" / "Qwen2.5-0.5B").mkdir(parents=True)
     (tmp_path / "pairs.jsonl").touch()
     head = "flow: flows.post_training\nformat: 3\n"
     own = [part if part.startswith("flow:") else head + part for part in parts]

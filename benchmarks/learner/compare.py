@@ -30,8 +30,11 @@ ROOT = Path(__file__).parents[2]
 TARGETS = {"grpo": 0.4, "sft": 0.6, "dpo": 0.6, "dpo_precomputed": 0.6, "reward": 0.6}
 TARGETS["packed"] = 0.6
 CPU = [name for name in TARGETS if name != "packed"]
-LARGE = dict.fromkeys(TARGETS, 0.7) | {"packed": 1.0}
-"""At 50 million parameters, where nearly all of a step is products that no side can leave out."""
+LARGE = dict.fromkeys(("grpo", "sft", "dpo"), 0.7)
+LARGE |= dict.fromkeys(("packed", "reward", "dpo_precomputed"), 1.0)
+"""At 50 million parameters, where nearly all of a step is products. The first three have products
+that need not be: of padding, of the reference at every step, of prompts that a group shares. Rows
+of the others are of one length, or packed, so both sides have the same to compute."""
 
 
 class Side:

@@ -1,9 +1,11 @@
 """How far the engine's log-probabilities lie from the trainer's, by how both of them compute.
 
     python -m benchmarks.learner.gap [--size 100m] [--out benchmarks/learner/gap.json]
+    .venv-engines/bin/python -m benchmarks.learner.gap --engine vllm
 
-A random Qwen2 draws short rows by the torch engine, and the trainer says what it makes of the drawn
-tokens, in float32, under bfloat16 autocast, or with weights that are bfloat16 themselves. A random
+A random Qwen2 draws short rows, and the trainer says what it makes of the drawn tokens, in float32,
+under bfloat16 autocast, or with weights that are bfloat16 themselves. The rows are drawn by one of
+the engines; the file keeps those of the other, which another environment has. A random
 model is nearly uniform, which hides what rounding does to logits: with `sharp` above 1 the final
 norm is multiplied by it, so that the entropy is that of a model that has learned something.
 """
@@ -27,61 +29,98 @@ from posttrain.learning.models.load import Policy, load_policy
 from posttrain.learning.models.logprobs import token_statistics
 from posttrain.learning.rl.gap import token_gap
 from posttrain.learning.rollouts.engines.base import Prompt, Sample, SamplingParams
+from posttrain.learning.rollouts.engines.config import open_engine
+from posttrain.learning.rollouts.engines.kinds.vllm import VllmEngine
 from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 
 PROMPTS, GROUP, PROMPT_TOKENS = 8, 4, 12
 GSPO_RANGE = (-3e-4, 4e-4)
 CASES = {
-    "fp32": ("fp32", "fp32"),
-    "learner.precision bf16": ("fp32", "bf16"),
-    "both under autocast": ("bf16", "bf16"),
-    "bf16 weights, head rounded": ("narrow", "narrow"),
-    "bf16 weights, head in fp32": ("narrow, wide head", "narrow, wide head"),
-    "fp32, trainer's weights 2% off": ("fp32", "moved"),
+    "torch": {
+        "fp32": ("fp32", "fp32"),
+        "learner.precision bf16": ("fp32", "bf16"),
+        "both under autocast": ("bf16", "bf16"),
+        "bf16 weights, head rounded": ("narrow", "narrow"),
+        "bf16 weights, head in fp32": ("narrow, wide head", "narrow, wide head"),
+        "fp32, trainer's weights 2% off": ("fp32", "moved"),
+    },
+    "vllm": {
+        "vLLM fp32, trainer fp32": ("float32", "fp32"),
+        "vLLM fp32, learner.precision bf16": ("float32", "bf16"),
+        "vLLM bf16, trainer fp32": ("bfloat16", "fp32"),
+        "vLLM bf16, learner.precision bf16": ("bfloat16", "bf16"),
+        "vLLM bf16, trainer bf16 weights": ("bfloat16", "narrow"),
+    },
 }
-"""How the engine computes, and how the trainer does; the last is what the alarm is for."""
+"""By engine: how it computes, and how the trainer does; torch's last is what the alarm is for."""
 
 
 def main() -> None:
-    """Measure every case, and write figures and table."""
+    """Measure every case of an engine, and write figures and table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--engine", choices=CASES, default="torch")
     parser.add_argument("--size", choices=SIZES, default="100m")
     parser.add_argument("--sharp", type=float, nargs="+", default=[1.0, 6.0])
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("gap.json"))
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    cases = [found for sharp in chosen.sharp for found in measured(chosen.size, sharp)]
-    report = {"size": chosen.size, "machine": described(1), "cases": cases}
+    cases = [
+        found for sharp in chosen.sharp for found in measured(chosen.engine, chosen.size, sharp)
+    ]
+    before = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
+    engines = before["engines"] if before.get("size") == chosen.size else {}
+    engines[chosen.engine] = {"machine": described(1), "cases": cases}
+    report = {"size": chosen.size, "engines": engines}
     chosen.out.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
-    print(table(cases))
+    print(table([case for each in engines.values() for case in each["cases"]]))
 
 
-def measured(name: str, sharp: float) -> list[dict[str, Any]]:
+def measured(engine: str, name: str, sharp: float) -> list[dict[str, Any]]:
     """Draw and hold, case by case, from one model."""
     size = SIZES[name]
     words = [*SPECIAL, *(f"w{i}" for i in range(size.vocabulary - len(SPECIAL)))]
     found = []
     with TemporaryDirectory() as folder:
         save(Path(folder), size, words, never_ends=True)
-        for case, (drawing, learning) in CASES.items():
+        for case, (drawing, learning) in CASES[engine].items():
             policy = load_policy(Path(folder))
             policy.model.get_parameter("model.norm.weight").data.mul_(sharp)
-            found.append(
-                {"case": case, "sharp": sharp} | held(policy, drawing, learning, size.new_tokens)
-            )
+            generator = torch.Generator().manual_seed(1)
+            rows = torch.randint(len(SPECIAL), 64, (PROMPTS, PROMPT_TOKENS), generator=generator)
+            prompts = [Prompt(str(place), tuple(ids)) for place, ids in enumerate(rows.tolist())]
+            params = SamplingParams(max_tokens=size.new_tokens, num_samples=GROUP, seed=0)
+            samples = DRAWN_BY[engine](policy, drawing, prompts, params)
+            figures = held(policy, prompts, samples, learning)
+            found.append({"case": case, "sharp": sharp} | figures)
     return found
 
 
-def held(policy: Policy, drawing: str, learning: str, new_tokens: int) -> dict[str, float]:
-    """Figures of one case: the engine against the trainer, and the trainer against itself."""
+def drawn_by_torch(
+    policy: Policy, drawing: str, prompts: Sequence[Prompt], params: SamplingParams
+) -> list[Sample]:
+    """Samples of the torch engine, in the precision of a case."""
     narrowed(policy, drawing)
-    generator = torch.Generator().manual_seed(1)
-    rows = torch.randint(len(SPECIAL), 64, (PROMPTS, PROMPT_TOKENS), generator=generator)
-    prompts = [Prompt(str(place), tuple(ids)) for place, ids in enumerate(rows.tolist())]
-    engine = TorchRolloutEngine(policy.model, policy.tokenizer)
     with computing(drawing):
-        params = SamplingParams(max_tokens=new_tokens, num_samples=GROUP, seed=0)
-        samples = engine.sample(prompts, params)
+        return TorchRolloutEngine(policy.model, policy.tokenizer).sample(prompts, params)
+
+
+def drawn_by_vllm(
+    policy: Policy, drawing: str, prompts: Sequence[Prompt], params: SamplingParams
+) -> list[Sample]:
+    """Samples of vLLM, whose copy of the weights is of the number format of a case."""
+    settings = VllmEngine(dtype=drawing, max_num_seqs=PROMPTS * GROUP, kv_cache_gib=0.5)
+    with open_engine(settings, policy) as engine:
+        return engine.sample(prompts, params)
+
+
+DRAWN_BY = {"torch": drawn_by_torch, "vllm": drawn_by_vllm}
+
+
+def held(
+    policy: Policy, prompts: Sequence[Prompt], samples: Sequence[Sample], learning: str
+) -> dict[str, float]:
+    """Figures of one case: the engine against the trainer, and the trainer against itself."""
+    narrowed(policy, learning)
     if learning == "moved":
         moved(policy)
     pad = int(policy.tokenizer.convert_tokens_to_ids(PAD))
@@ -180,7 +219,7 @@ def table(cases: Sequence[Mapping[str, Any]]) -> str:
         " mean | beyond |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for case in cases:
+    for case in sorted(cases, key=lambda case: case["sharp"]):
         lines.append(
             f"| {case['entropy']:.1f} | {case['case']} | {case['logprob_gap']:.2g} |"
             f" {case['logprob_gap_max']:.2g} | {case['logprob_gap_k3']:.2g} |"

@@ -58,6 +58,12 @@ _NARROW = {
 }
 _WIDE_ROWS = {"max_length": 2048, "batch_tokens": 2048}
 _LORA = {"lora": {"rank": 16}}
+_PACKED = {
+    **_SHORT,
+    "max_length": 1024,
+    "batch_tokens": 8192,
+    "learner": {"packing": True, "activation_checkpointing": True},
+}
 
 CASES: Mapping[str, Case] = {
     "sft": Case(
@@ -115,6 +121,7 @@ CASES: Mapping[str, Case] = {
     "lora, nf4": Case(
         "sft", {**_SHORT, **_WIDE_ROWS, "learner": {**_LORA, "weights": "nf4"}}, 2048
     ),
+    "8k tokens": Case("sft", _PACKED, 1024, rows=40),
     "fsdp": Case("sft", {**_SHORT, "max_length": 1024, "batch_tokens": 2048}, 1024, processes=2),
 }
 

@@ -65,8 +65,8 @@ def main() -> None:
             if batch >= group and batch // group <= len(prompts):
                 chosen = prompts[: batch // group]
                 exact = dtype is torch.float32
-                results.append(_measure(contestants, chosen, group, options.repeats, exact=exact))
-                Console().print(_table(results[-1]))
+                results.append(measure(contestants, chosen, group, options.repeats, exact=exact))
+                Console().print(table(results[-1]))
     if options.out:
         report = {"machine": described(options.threads), "policy": str(options.policy)}
         report |= {"device": options.device, "dtype": options.dtype}
@@ -74,7 +74,7 @@ def main() -> None:
         options.out.write_text(json.dumps(report, indent=1) + "\n")
 
 
-def _measure(
+def measure(
     contestants: dict[str, Contestant],
     prompts: Sequence[Prompt],
     group: int,
@@ -84,8 +84,9 @@ def _measure(
 ) -> dict[str, object]:
     """One warm-up, which checks the answers, then `repeats` rounds of all in turn.
 
-    In bfloat16 greedy tokens differ where two are as good as equally likely: how many completions
-    are the same is then part of the result.
+    In bfloat16 greedy tokens differ where two are as good as equally likely, and what is drawn
+    differs with the engine's random numbers: how many completions are the torch engine's is part of
+    the result.
     """
     first = {name: run(prompts, group, group == 1) for name, run in contestants.items()}
     for name, drawn in first.items():
@@ -97,27 +98,30 @@ def _measure(
         for name, drawn in first.items()
     }
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    processor: dict[str, list[float]] = {name: [] for name in contestants}
     tokens: dict[str, int] = {}
     for _ in range(repeats):
         for name, run in contestants.items():
-            started = time.perf_counter()
+            started, used = time.perf_counter(), time.process_time()
             drawn = run(prompts, group, group == 1)
             seconds[name].append(time.perf_counter() - started)
+            processor[name].append(time.process_time() - used)
             tokens[name] = sum(map(len, drawn))
             repeats_itself = tokens[name] == sum(map(len, first[name]))
             assert repeats_itself or name == "generate", f"{name}: another number of tokens"
     result = {"prompts": len(prompts), "group": group, "tokens": tokens, "seconds": seconds}
-    return result | ({"same_completions": same} if group == 1 else {})
+    return result | {"processor_seconds": processor, "same_completions": same}
 
 
-def _table(result: dict) -> Table:
+def table(result: dict, clock: str = "seconds") -> Table:
+    """Medians by one of the result's clocks, `seconds` or `processor_seconds`."""
     rows = result["prompts"] * result["group"]
     kind = "greedy, one each" if result["group"] == 1 else f"drawn, {result['group']} each"
     table = Table(title=f"{rows} rows: {kind}", title_justify="left")
     for column in ("", "tokens", "median s", "fastest s", "tokens/s", "torch is faster by"):
         table.add_column(column, justify="right" if column else "left")
-    ours = result["seconds"]["torch"]
-    for name, seconds in result["seconds"].items():
+    ours = result[clock]["torch"]
+    for name, seconds in result[clock].items():
         tokens = result["tokens"][name]
         # Per token, as draws differ; pair by pair, as the machine's load does.
         per_token = result["tokens"]["torch"] / tokens

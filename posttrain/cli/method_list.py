@@ -12,7 +12,7 @@ from posttrain.cli.options import plain_table
 from posttrain.methods.find import FoundMethod, readable_methods
 from posttrain.methods.method import FAMILIES
 from posttrain.methods.systems import COLUMNS, ListedSystem, claims_told, listed_systems
-from posttrain.pipeline.method_checks import passed_checks, stale_checks
+from posttrain.pipeline.method_checks import passed_checks, stale_checks, standing_checks
 from posttrain.pipeline.method_files import look_up_methods
 from posttrain.pipeline.verdicts import standing_verdicts
 from posttrain.stage.errors import UserError
@@ -48,15 +48,15 @@ class Listed:
         """
         readable, faults = readable_methods()
         methods, wrong = look_up_methods([*readable.values()], root)
-        verdicts, passed = standing_verdicts(methods, root), passed_checks(methods, root)
+        verdicts, checks = standing_verdicts(methods, root), standing_checks(methods, root)
         systems = [
             each
-            for each in listed_systems(methods, verdicts, passed)
+            for each in listed_systems(methods, verdicts, passed_checks(checks))
             if family in (None, each.family) and state in (None, each.state)
         ]
         base = [] if state else [each for each in methods if not each.method.system]
         base = [each for each in base if family in (None, each.method.family)]
-        return cls(systems, base, verdicts, stale_checks(methods, root), [*faults, *wrong])
+        return cls(systems, base, verdicts, stale_checks(checks), [*faults, *wrong])
 
     def rows(self) -> Iterator[Sequence[str]]:
         """Give a row for each system, behind the heading."""

@@ -20,7 +20,6 @@ from posttrain.cli.method_verdict import (
     first_seed,
     keep_decided,
     made_of_first_seed,
-    told_last,
 )
 from posttrain.cli.run import execute
 from posttrain.methods.claim import MethodClaim
@@ -150,7 +149,7 @@ def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> bo
         fallen = below_base(session, [method.name, *claim.against], claim.numbers(seeds))
     for told in (*checks_told(decided), *equal_arms(method.name, decided["decisions"]), *fallen):
         click.echo(told)
-    click.echo(told_last(decided, minutes))
+    click.echo(f"{decided['sentence']}, {minutes:.1f} min")
     return kept.agrees
 
 

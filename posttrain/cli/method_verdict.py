@@ -1,6 +1,6 @@
 """A verdict that a claim's run came to: held against the one that was kept before, and kept."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from posttrain.pipeline.claim_recipe import digest_of_claim
 from posttrain.pipeline.execution.session import Session
 from posttrain.pipeline.verdicts import KeptVerdict, claim_keys, keep_verdict, kept_verdicts
 from posttrain.provenance.git import revision_of
-from posttrain.views.report.claims import ClaimFigure, told_of_verdict
+from posttrain.views.report.claims import ClaimFigure
 
 VERDICT_STAGE = "verdict"
 
@@ -74,11 +74,6 @@ def _beside(known: KeptVerdict, kept: KeptVerdict) -> Iterator[str]:
         # It was kept by a version that noted no figures.
         yield f"  now: {kept.sentence}"
         yield f"  kept: {known.sentence}"
-
-
-def told_last(decided: Mapping[str, Any], minutes: float) -> str:
-    """Say what a claim's run came to, and how long it took: its last line."""
-    return f"{told_of_verdict(decided)}, {minutes:.1f} min"
 
 
 def decided_verdict(

@@ -13,7 +13,7 @@ from posttrain.cli.legends import say_legend
 from posttrain.cli.options import Documented, overrides_option, plain_table, recipe_argument
 from posttrain.cli.plan_memory import MemoryQuestion, memory_options, print_memory
 from posttrain.stage.errors import UserError
-from posttrain.stage.formatting import duration
+from posttrain.stage.formatting import counted, duration
 
 if TYPE_CHECKING:
     from posttrain.pipeline.execution.session import Session
@@ -143,8 +143,12 @@ def _unseen(closure: "CodeClosure", declared: "Declared") -> Iterator[str]:
     """Where code analysis took more than it saw, and what it saw that is in no key."""
     from posttrain.provenance.code import COMPUTED, FRAMEWORK
 
+    whole = [each for each in closure.opaque if each.partition(".")[0] == FRAMEWORK]
+    if whole:
+        yield f"{counted(len(whole), 'module')} of {FRAMEWORK}'s own count in the key as a whole"
     for module, reason in closure.opaque.items():
-        yield f"all of {module} counts ({reason})"
+        if module not in whole:
+            yield f"all of {module} counts ({reason})"
     known = {*declared.environment, *declared.secrets}
     for name, modules in closure.environment.items():
         # What the framework reads decides nothing, or is in the key by value.

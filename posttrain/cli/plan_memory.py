@@ -160,6 +160,7 @@ def _shown(plan: "MemoryPlan") -> "Iterator[str | Table]":
     if any(each.checkpoint for each in plan.stages):
         yield ""
         yield _checkpoints(plan)
+        yield from _over_budget(plan)
     yield f"\n[dim]{_NOTE}[/]"
     if plan.uncounted:
         yield f"Not counted: {escape(', '.join(plan.uncounted))}."
@@ -200,6 +201,16 @@ def _checkpoints(plan: "MemoryPlan") -> "Table":
             found = each.checkpoint
             table.add_row(each.stage, *map(_size, (found.one, found.kept, found.result)))
     return table
+
+
+def _over_budget(plan: "MemoryPlan") -> "Iterator[str]":
+    for each in plan.stages:
+        found = each.checkpoint
+        if found is not None and found.kept and found.budget and found.one > found.budget:
+            yield (
+                f"note: {each.stage}.learner.checkpoints.budget is {bytesize(found.budget)}, less"
+                f" than one checkpoint of {bytesize(found.one)}; the newest stays all the same"
+            )
 
 
 def _size(count: int) -> str:

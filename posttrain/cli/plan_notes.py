@@ -1,7 +1,6 @@
 """What `posttrain plan` notes beside its table: values that may well be meant, and what follows."""
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -12,11 +11,12 @@ from posttrain.learning.models.record import answer_lengths_in, limit_for
 from posttrain.learning.rollouts.limits import limit_told
 from posttrain.learning.training.lengths import row_limit_told
 from posttrain.methods.find import methods_of
+from posttrain.pipeline.at_hub import notes_on_hub
 from posttrain.pipeline.connected_verifiers import without_port
 from posttrain.pipeline.execution.session import Session
 from posttrain.pipeline.plan import Decision
 from posttrain.pipeline.profile_notes import notes_on_profile
-from posttrain.pipeline.programs import absent_packages, absent_programs, programs_of
+from posttrain.pipeline.programs import notes_on_machine
 from posttrain.pipeline.verifiers import VERIFIES
 from posttrain.stage.config import StageConfig
 from posttrain.stage.hashing import canonical_json
@@ -44,7 +44,10 @@ def notes_on(session: Session, decisions: Sequence[Decision]) -> Iterator[str]:
     unseen = chain.from_iterable(each.unseen for each in decisions)
     limits = chain(_limits(session, decisions), _row_limits(session, decisions))
     profile = notes_on_profile(session.recipe, session.dag)
-    yield from chain(unseen, profile, _of_values(session), limits)
+    running = [each.stage for each in decisions if each.action in ("run", "pending")]
+    hub = notes_on_hub(session.dag, running)
+    machine = notes_on_machine(session.recipe.run, session.dag, makes=bool(running))
+    yield from chain(unseen, profile, _of_values(session), limits, hub, machine)
 
 
 def _of_values(session: Session) -> Iterator[str]:
@@ -56,16 +59,7 @@ def _of_values(session: Session) -> Iterator[str]:
         lacks = without_port(stage, session.dag)
         if lacks and VERIFIES in session.planner.keys.closure(name).symbols:
             yield f"{name}: it scores answers to problems, and {lacks}"
-    cores = len(os.sched_getaffinity(0))
-    if session.recipe.run.threads > cores:
-        yield f"run.threads is {session.recipe.run.threads}, and this machine has {cores} cores"
-    for name, stage in session.dag.stages.items():
-        if session.recipe.run.device == "cpu" and stage.resources.processes > cores:
-            yield f"{name} asks for {stage.resources.processes} processes on {cores} cores"
     yield from filter(None, (disagreement(session.dag), several_environments(session.dag)))
-    absent = chain(absent_packages(session.dag), absent_programs(programs_of(session.dag)))
-    for what, line in absent:
-        yield f"{what}; run: {line}"
 
 
 def _limits(session: Session, decisions: Sequence[Decision]) -> Iterator[str]:

@@ -55,9 +55,10 @@ def run(
 
     A stage is up to date when a run with the same code, parameters, inputs, packages and settings
     is in the ledger and its outputs are in place or in the cache. A killed run goes on from its
-    last checkpoint: start it again. With --set the committed files stay as they are: what the try
-    generates lies in .posttrain/tries. The section `notify` of a recipe says who is told of the
-    end, and `cost` what a run may take.
+    last checkpoint: start it again. With --set the committed files stay as they are, and the
+    try's own (dvc.yaml, report.html) lie in .posttrain/tries; its artifacts take the place of the
+    last ones, as in any run. The section `notify` of a recipe says who is told of the end, and
+    `cost` what a run may take.
 
     Examples:
       posttrain run                               the recipe of this folder

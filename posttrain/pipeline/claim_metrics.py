@@ -27,6 +27,8 @@ _OF_EVALUATION: Mapping[str, str] = {
 the environment's own names, and figures of variants and diagnostics, as `NAME.FIGURE`."""
 _OF_PLAY = frozenset({"score", "turns"})
 """What an evaluation measures only where an environment is set, beside what that counts."""
+_OF_REWARD_MODEL = "best_of_"
+"""Begins what an evaluation measures only where it reads a reward model."""
 
 
 def refuse_unmeasured_of(
@@ -59,6 +61,7 @@ def refuse_ungraded(
     evaluation: Any,
     diagnostics: Collection[str],
     *,
+    ranks: bool,
     where: str,
 ) -> None:
     """Refuse a claim on what neither its evaluation nor its diagnosis measures.
@@ -72,6 +75,7 @@ def refuse_ungraded(
         arena: Its arena, whose contract names metrics too.
         evaluation: Config of the evaluation of its arms.
         diagnostics: Names of the diagnostics that look at them.
+        ranks: Whether the evaluation reads a reward model.
         where: The claim's place, for the error.
 
     Raises:
@@ -79,7 +83,10 @@ def refuse_ungraded(
 
     """
     named, plays = [*evaluation.variants, *diagnostics], bool(evaluation.environment.authors())
-    graded = [each for each in metrics_of_evaluation(evaluation) if plays or each not in _OF_PLAY]
+    known = metrics_of_evaluation(evaluation)
+    ranked = {each for each in known if each.startswith(_OF_REWARD_MODEL)}
+    absent = (set() if ranks else ranked) | (set() if plays else _OF_PLAY)
+    graded = [each for each in known if each not in absent]
     contract = f"arena {arena.name}: contract"
     for place, metric in (
         *((contract, each.metric) for each in arena.contract),
@@ -104,6 +111,12 @@ def refuse_ungraded(
             raise UserError(
                 f"{place}: {metric} is no metric of a curve, such as {claim.trains}/..., and no"
                 f" figure with a dot; a mechanism looks at these alone: {_lists(method)}"
+            )
+        if metric in ranked and not ranks:
+            raise UserError(
+                f"{place}: {metric} is of a reward model, and the evaluation reads none; connect"
+                " one in the arena, such as evaluate: {inputs: {reward_model:"
+                " reward.reward_model}}, or take another metric"
             )
         if not dot and metric not in graded and not plays:
             told = nearest(metric, graded) or f"; take one of {', '.join(graded)}"

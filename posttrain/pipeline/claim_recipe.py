@@ -67,14 +67,14 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
         task_parameters(graded), where=f"{place}: evaluate"
     )
     diagnostics = diagnosed.get("diagnostics") or ()
-    refuse_ungraded(method.name, claim, arena, evaluation, diagnostics, where=place)
+    ranks = bool((graded.get("inputs") or {}).get("reward_model"))
+    refuse_ungraded(method.name, claim, arena, evaluation, diagnostics, ranks=ranks, where=place)
     for n in claim.numbers(seeds):
-        values[f"evaluate_{n}"] = {
-            **_evaluation(flow, arena, [*arms], n, trains),
+        evaluated = _evaluation(flow, arena, [*arms], n, trains)
+        if not claim.against:
             # A seed is shared by two at least, and a method alone has no other arm.
-            **({} if claim.against else {"seed_as": f"seed_{n}"}),
-            **graded,
-        }
+            evaluated["seed_as"] = f"seed_{n}"
+        values[f"evaluate_{n}"] = laid_over(evaluated, graded)
         if diagnosed:
             numbers = claim.numbers(seeds)
             again = numbers[(numbers.index(n) + 1) % len(numbers)]

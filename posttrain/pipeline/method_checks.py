@@ -134,7 +134,8 @@ def standing_checks(methods: Sequence[FoundMethod], root: Path) -> dict[str, dic
         root: The project.
 
     Returns:
-        By name and kind; no entry of what was checked when it came to something else.
+        By name, of those that were ever checked, and kind; no entry of what was checked when it
+        came to something else.
 
     """
     kept, tasks = kept_checks(), stages_of_flow("flows.post_training", root)
@@ -145,6 +146,7 @@ def standing_checks(methods: Sequence[FoundMethod], root: Path) -> dict[str, dic
         if name not in names:
             continue
         of_it = {check.kind: check for (method, _), check in kept.items() if method == name}
+        found[name] = {}
         # What cannot be resolved is not what was checked.
         with suppress(UserError):
             digest, configs = _resolved(each.method, tasks)
@@ -183,12 +185,11 @@ def checks_of(method: Method, root: Path) -> dict[str, str]:
     return found
 
 
-def passed_checks(methods: Sequence[FoundMethod], root: Path) -> frozenset[str]:
+def passed_checks(standing: Mapping[str, Mapping[str, KeptCheck]]) -> frozenset[str]:
     """Name the methods that passed, as they are today, what they were checked for.
 
     Args:
-        methods: Those that are asked about.
-        root: The project.
+        standing: Of `standing_checks`.
 
     Returns:
         Names of those whose switches were seen to act, and of whose gradients nothing else is
@@ -197,26 +198,23 @@ def passed_checks(methods: Sequence[FoundMethod], root: Path) -> frozenset[str]:
     """
     return frozenset(
         name
-        for name, checks in standing_checks(methods, root).items()
+        for name, checks in standing.items()
         if "switches" in checks and all(check.passed for check in checks.values())
     )
 
 
-def stale_checks(methods: Sequence[FoundMethod], root: Path) -> frozenset[str]:
+def stale_checks(standing: Mapping[str, Mapping[str, KeptCheck]]) -> frozenset[str]:
     """Name the methods of which a check was kept that counts for nothing by now.
 
     Args:
-        methods: Those that are asked about.
-        root: The project.
+        standing: Of `standing_checks`.
 
     Returns:
         Their names.
 
     """
-    standing, kept = standing_checks(methods, root), kept_checks()
-    asked = {each.method.name for each in methods}
     return frozenset(
-        name for name, kind in kept if name in asked and kind not in standing.get(name, {})
+        name for name, kind in kept_checks() if name in standing and kind not in standing[name]
     )
 
 

@@ -11,7 +11,7 @@ from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.key import Difference, Key
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, shown
 from posttrain.stage.hashing import CacheName, StatCache, digest_path
 from posttrain.stage.spec import Dag
 
@@ -110,7 +110,9 @@ class Planner:
         absent = [each for name in names for each in self.dag.stages[name].absent().values()]
         if absent:
             more = f" (and {len(absent) - 1} more: posttrain plan)" if len(absent) > 1 else ""
-            raise UserError(absent[0] + more)
+            readme = self.recipe.directory / "README.md"
+            where = f"; see {shown(readme)}" if readme.is_file() else ""
+            raise UserError(absent[0] + where + more)
 
     def _decide(self, name: str, made: Mapping[str, Mapping[str, ArtifactRecord]]) -> Decision:
         inputs = self.input_records(name, made)

@@ -180,7 +180,7 @@ def _size_of(imported: Mapping[str, Any], folder: Path) -> tuple[bool, str]:
         return remembered, f"{IMPORT} is not there{told}"
     count = count_parameters(path)
     if count is None:
-        return False, f"the size of {IMPORT} cannot be told"
+        return False, f"the size of {IMPORT} cannot be told by any safetensors"
     side = "at least" if count >= LEAST_REAL else "fewer than"
     return count >= LEAST_REAL, f"{IMPORT} has {count:,} parameters, {side} {LEAST_REAL:,}"
 

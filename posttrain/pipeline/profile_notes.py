@@ -28,10 +28,18 @@ def notes_on_profile(recipe: RecipeValues, dag: Dag) -> Iterator[str]:
     """
     profile = recipe.profile
     if profile.why:
-        shown = "; posttrain plan -v lists what it sets" if profile.name == "real" else ""
-        yield f"profile {profile.name}: {profile.why}{shown}"
+        yield f"profile {profile.name}: {profile.why}{_shown(recipe, dag)}"
     for stage in dag.stages.values() if profile.has_real_model else ():
         yield from _unusual(stage)
+
+
+def _shown(recipe: RecipeValues, dag: Dag) -> str:
+    """Where to read what the profile set, or that it set nothing."""
+    if recipe.profile.name != "real":
+        return ""
+    if not any(set_by_profile(recipe, dag)):
+        return "; the recipe states all that it would set"
+    return "; posttrain plan -v lists what it sets"
 
 
 def set_by_profile(recipe: RecipeValues, dag: Dag) -> Iterator[str]:

@@ -1,12 +1,61 @@
-"""What a recipe needs beside posttrain itself, programs and packages: whether it is there."""
+"""What a recipe needs of a machine, a GPU, cores, programs and packages: whether it is there."""
 
+import os
 import shutil
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from posttrain.backends.sandbox.launch import search_path
+from posttrain.pipeline.recipe_values import RunSettings
 from posttrain.stage.config import configs_in
 from posttrain.stage.extras import is_installed, package_line
 from posttrain.stage.spec import Dag
+
+_NODES = ("nvidia[0-9]*", "dxg", "kfd")
+"""By which torch reaches a GPU: of NVIDIA, of Windows' host, of AMD."""
+
+
+def notes_on_machine(run: RunSettings, dag: Dag, *, makes: bool) -> Iterator[str]:
+    """Say what this machine lacks of what a recipe asks for.
+
+    Args:
+        run: How its stages are run.
+        dag: They themselves.
+        makes: Whether there is a stage to run.
+
+    Yields:
+        Sentences, with what to do where something can be done here.
+
+    """
+    if makes and (without_gpu := note_on_gpu(run)):
+        yield without_gpu
+    cores = len(os.sched_getaffinity(0))
+    if run.threads > cores:
+        yield f"run.threads is {run.threads}, and this machine has {cores} cores"
+    for name, stage in dag.stages.items():
+        if run.device == "cpu" and stage.resources.processes > cores:
+            yield f"{name} asks for {stage.resources.processes} processes on {cores} cores"
+    for what, line in (*absent_packages(dag), *absent_programs(programs_of(dag))):
+        yield f"{what}; run: {line}"
+
+
+def note_on_gpu(run: RunSettings, devices: Path = Path("/dev")) -> str | None:
+    """Say that a recipe asks for a GPU and there is none.
+
+    Args:
+        run: How the recipe's stages are run.
+        devices: Folder of the machine's devices.
+
+    Returns:
+        A sentence with the remedy; None where nothing is asked, or one is there.
+
+    """
+    if run.device != "cuda" or any(path for each in _NODES for path in devices.glob(each)):
+        return None
+    return (
+        "run.device is cuda, and this machine has no GPU: the recipe can be planned here and not"
+        " run; run it where there is one, or set run.device to cpu"
+    )
 
 
 def programs_of(dag: Dag) -> dict[str, tuple[str, str]]:

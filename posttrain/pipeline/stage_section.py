@@ -96,13 +96,14 @@ def stage_from(
             wired[port] = _reference(where, str(given), task, port)
     reads = (*declared.reads, *(file for each in configs_in(config) for file in each.read_files()))
     wired.update(_refer_to(recipe.directory, READS, {each: shipped_path(each) for each in reads}))
+    resources = _resources(recipe, name, task, own["resources"])
     stated = {"inputs": own["inputs"], "seed_as": seed_as, "declares": own["declares"]}
     return Stage(
         name,
         task,
         config,
         wired,
-        _resources(recipe, name, task, own["resources"]),
+        resources,
         seed_as,
         declared,
         {**origin, **{key: value for key, value in stated.items() if value}},

@@ -1,6 +1,7 @@
 """Typed, frozen configuration, and the sentence that says what is wrong with it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
@@ -10,8 +11,13 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.stage.errors import UserError, nearest
 
+Capability = Callable[[], tuple[int, int] | None]
+"""Looks up a GPU's compute capability, (9, 0) of an H100; None stands for a CPU."""
+
 _QUOTE = "'"
 _LARGEST = 2**63 - 1
+_CLOSE = 0.8
+"""How alike two names are, of 1, of which one was meant that stands elsewhere."""
 
 
 class _Unkeyed:
@@ -132,6 +138,34 @@ class StageConfig(BaseModel):
 
         """
 
+    def beyond_processes(self, processes: int) -> str | None:  # noqa: ARG002
+        """Say which of these values so many processes cannot share, or cannot do without.
+
+        The plan asks the stage's config and all within it.
+
+        Args:
+            processes: That share the stage.
+
+        Returns:
+            A sentence without its end, what to do in it; None where all can be had.
+
+        """
+        return None
+
+    def beyond_device(self, capability: Capability) -> str | None:  # noqa: ARG002
+        """Say which of these values the device cannot compute, and what to do.
+
+        `posttrain plan` asks the stages that would run, with the device of the recipe.
+
+        Args:
+            capability: Asked where a value hangs on it alone, as looking imports torch.
+
+        Returns:
+            A sentence; None where it can.
+
+        """
+        return None
+
     def reaches(self) -> frozenset[str]:
         """Name what lies outside and is talked to: `hub`, `endpoint`; without one there is no TCP.
 
@@ -195,6 +229,23 @@ def configs_in(value: Any) -> Iterator[StageConfig]:
             yield from configs_in(each)
 
 
+def refuse_processes(config: StageConfig, processes: int, *, where: str) -> None:
+    """Refuse what cannot be had in as many processes as a stage has.
+
+    Args:
+        config: Of a stage; all configs within it are asked, too.
+        processes: That share the stage.
+        where: The stage's section of the recipe, with which the sentence begins.
+
+    Raises:
+        UserError: One of them says so (`StageConfig.beyond_processes`).
+
+    """
+    for each in configs_in(config):
+        if why := each.beyond_processes(processes):
+            raise UserError(f"{where}: {why}")
+
+
 # Here and not beside its only user: what reads annotations hangs on the text of every function, and
 # this module is in no key, as what a config says is in it by value.
 def fields_that_take(config: type[BaseModel], *types: type) -> set[str]:
@@ -245,7 +296,7 @@ def _sentence(config: type[BaseModel], error: ValidationError, where: str) -> st
     parts, keys = _place(config, first["loc"])
     path = ".".join([where, *parts])
     if first["type"] == "extra_forbidden":
-        return f"{path}: unknown key{nearest(parts[-1], keys)}"
+        return f"{path}: unknown key{_meant(parts[-1], keys, config, where)}"
     if first["type"] == "in_part":
         return _sentence(first["ctx"]["config"], first["ctx"]["inner"], path)
     if first["type"] == "no_number":
@@ -288,6 +339,32 @@ def _place(config: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[list[st
             models = [model for field in fields for model in _models(field.annotation)]
         path.append(str(part))
     return path, [name for model in models for name in model.model_fields]
+
+
+def _within(config: type[BaseModel]) -> dict[str, str]:
+    """Find the fields of the configs within a config: the shortest path to each name."""
+    found: dict[str, str] = {}
+    level, known = [("", config)], {config}
+    while level:
+        below = []
+        for before, model in level:
+            for name, field in model.model_fields.items():
+                if before:
+                    found.setdefault(name, f"{before}{name}")
+                new = [each for each in _models(field.annotation) if each not in known]
+                known |= {*new}
+                below += [(f"{before}{name}.", each) for each in new]
+        level = below
+    return found
+
+
+def _meant(name: str, keys: list[str], config: type[BaseModel], where: str) -> str:
+    """Suggest a key: of this very name elsewhere, else of nearly this name here or elsewhere."""
+    within = {other: path for other, path in _within(config).items() if other != "kind"}
+    if name not in within and (near := nearest(name, keys)):
+        return near
+    close = name if name in within else next(iter(get_close_matches(name, within, 1, _CLOSE)), None)
+    return f"; did you mean '{where}.{within[close]}'?" if close else ""
 
 
 def _tags(model: type[BaseModel]) -> set[object]:

@@ -43,8 +43,15 @@ def extra_of(package: str) -> str:
     return ""
 
 
+_OTHERWISE = {"vllm": "uv pip install --editable '.[vllm]' in a clone of posttrain, as pip cannot"}
+"""Packages that an extra brings along and pip does not find versions for: see [tool.uv]."""
+
+
 def package_line(package: str) -> str:
     """Write the command that installs a package: by its extra, or by itself.
+
+    >>> package_line("vllm").partition(" in ")[0], package_line("bm25s")
+    ("uv pip install --editable '.[vllm]'", "pip install 'posttrain[search]'")
 
     Args:
         package: Its name in a registry.
@@ -53,6 +60,8 @@ def package_line(package: str) -> str:
         A line for a shell.
 
     """
+    if package in _OTHERWISE:
+        return _OTHERWISE[package]
     extra = extra_of(package)
     return extra_line(extra) if extra else f"pip install {package}"
 

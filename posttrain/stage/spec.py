@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from os.path import normpath
 from pathlib import Path, PurePosixPath
 
 from posttrain.stage.artifact_kinds import ArtifactKind as ArtifactKind
-from posttrain.stage.config import StageConfig
+from posttrain.stage.config import StageConfig, refuse_processes
 from posttrain.stage.declared import READS, Declared
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.resources import Resources
@@ -132,8 +133,8 @@ class Stage:
             said[role] = (
                 f"{self.name}: it reads {name}, and nothing is there; correct the path"
                 if port == READS
-                else f"{self.name}: source '{name}' is at {path}, and nothing is there; put it"
-                " there, or correct the path"
+                else f"{self.name}: source '{name}' is at {normpath(path)}, and nothing is there;"
+                " put it there, or correct the path"
             )
         return said
 
@@ -184,13 +185,14 @@ class Dag:
             ) from None
 
     def check(self) -> None:
-        """Refuse dangling references, mistyped edges, unfilled ports, cycles; ask the tasks."""
+        """Refuse dangling references, odd edges, unfilled ports, cycles; ask configs and tasks."""
         for stage in self.stages.values():
             _check_ports(stage)
             for port, reference in stage.inputs.items():
                 self._check_edge(stage, port, reference)
         self.order()
         for stage in self.stages.values():
+            refuse_processes(stage.config, stage.resources.processes, where=stage.name)
             # A file that is not there is for the plan to tell, and cannot be looked into.
             if stage.task.refuse is not None and not stage.absent():
                 stage.task.refuse(stage, self)

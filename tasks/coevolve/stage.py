@@ -9,19 +9,13 @@ from posttrain.learning.curriculum.start import read_pool
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import save_policy, weights_digest
 from posttrain.learning.rl.generation import with_limit
+from posttrain.learning.rl.method_record import checkpoint_identity, method_in_report
 from posttrain.learning.rl.several import SeveralState, train_together
-from posttrain.learning.rl.several_build import (
-    Learning,
-    build_policies,
-    load_to_train,
-    open_members,
-)
+from posttrain.learning.rl.several_build import Learning, build_policies, open_members
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.progress import run_identity
+from posttrain.learning.training.prepare import load_to_train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
-from posttrain.stage.hashing import sha256_of, sha256_of_file
-from posttrain.stage.identity import identity
 from posttrain.stage.schedule import NumberSchedules
 from tasks.coevolve.config import SeveralConfig
 
@@ -48,7 +42,7 @@ def run(
         context.scratch,
         every=config.checkpoint_every,
         config=config.learner.checkpoints,
-        identity=_identity(config, inputs, context, policies=before),
+        identity=checkpoint_identity(config, inputs, seed=context.seed, policies=before),
         note=context.note,
     )
     pool = read_pool(
@@ -69,11 +63,7 @@ def run(
     state.curve.write(outputs["curve"])
     metrics = _metrics(state.curve, config.steps) | {"rl/num_rollouts": float(num_rollouts)}
     report = {
-        "algorithm": {
-            "digest": digest(config.algorithm),
-            "switches": config.algorithm.model_dump(mode="json"),
-        },
-        "method": {"digest": digest(config), "identity": identity(config)},
+        **method_in_report(config),
         "policies": {name: {"before": before[name], "after": after[name]} for name in before},
         "metrics": metrics,
     }
@@ -102,19 +92,3 @@ def _metrics(curve: Curve, steps: int) -> dict[str, float]:
     names = ("reward", "length", "truncation_rate", "entropy", "yield")
     found = {f"rl/{name}": curve.last(f"rl/{name}", window=window) for name in names}
     return found | {"rl/steps": float(steps)}
-
-
-def _identity(
-    config: SeveralConfig,
-    inputs: Mapping[str, Path],
-    context: StageContext,
-    *,
-    policies: Mapping[str, str],
-) -> dict[str, str]:
-    """What a checkpoint must agree with: every field, the seed, and the inputs' content."""
-    digests = {"algorithm": digest(config.algorithm), **policies}
-    for name, path in inputs.items():
-        files = sorted(path.rglob("*")) if path.is_dir() else [path]
-        found = [f"{file.name} {sha256_of_file(file)}" for file in files if file.is_file()]
-        digests[f"{name}.files"] = sha256_of("\n".join(found))
-    return run_identity(config, seed=context.seed, **digests)

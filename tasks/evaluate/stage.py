@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from posttrain.data.schemas import COMPLETIONS, Problem, completions_table
 from posttrain.data.tables import write_table
 from posttrain.learning.episodes.sampling import open_playing
-from posttrain.learning.models.load import Policy, load_policy, weights_digest
+from posttrain.learning.models.load import Policy, load_policy, load_tokenizer, weights_digest
 from posttrain.learning.models.reward_head import load_reward_model
 from posttrain.learning.models.tokenizer import check_same_tokenizer
-from posttrain.learning.rollouts.limits import tell_no_room, tokens_for
+from posttrain.learning.rollouts.limits import tell_no_room, tokens_for_stored
 from posttrain.learning.rollouts.scoring import (
     make_prompts,
     read_problems,
@@ -34,6 +35,9 @@ from tasks.evaluate.tally import (
     tally,
 )
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 _PORT = "policies."
 
 
@@ -43,10 +47,10 @@ def run(
     outputs: Mapping[str, Path],
     context: StageContext,
 ) -> dict[str, float]:
-    """Load all models, sample each policy, score, summarize."""
+    """Load each policy in its turn, sample, score; summarize."""
     problems = _problems(config, inputs)
-    policies = _load_policies(inputs, context.device)
-    tokenizer = next(iter(policies.values())).tokenizer
+    paths = _policies(inputs)
+    tokenizer = _shared_tokenizer(paths)
     reward_model, reward_digest = None, None
     if "reward_model" in inputs:
         reward_model = load_reward_model(inputs["reward_model"], device=context.device)
@@ -57,13 +61,16 @@ def run(
 
     # One limit for all policies, and one seed: what they draw is paired, so that their differences
     # vary less.
-    models = [policy.model for policy in policies.values()]
-    limit = tokens_for(config.max_tokens, *models, note=context.note)
+    limit = tokens_for_stored(config.max_tokens, *paths.values(), note=context.note)
     params = config.params(purpose_seed(context.seed, "evaluate"), max_tokens=limit)
-    tallies, total = [], len(policies) * len(problems)
+    tallies, total = [], len(paths) * len(problems)
     unjudged: dict[str, float] = {}
+    first: Policy | None = None
     with verifying(context.ray) as verify:
-        for place, (name, policy) in enumerate(policies.items()):
+        for place, (name, path) in enumerate(paths.items()):
+            # One at a time: several of a real size would not fit beside what draws.
+            policy = load_policy(path, device=context.device)
+            first = policy if first is None else first
             with open_playing(
                 config,
                 policy,
@@ -88,7 +95,6 @@ def run(
                     report=partial(_progress, context, place * len(problems), total),
                 )
                 scored = score(engine, problems, prompts, params)
-                first = next(iter(policies.values()))
                 asked = asked_otherwise(config, (policy, first), engine, (problems, params))
                 varied = {variant: score(*each) for variant, each in asked.items()}
             unjudged[name] = share_unjudged(scored, of=f"policy '{name}'", note=context.note)
@@ -101,6 +107,9 @@ def run(
                 varied=varied,
             )
             tallies.append(tallied)
+            del policy, engine, asked
+            if not config.variants:
+                first = None
 
     judged = judged_by_all(tallies)
     report = summarize(
@@ -126,19 +135,24 @@ def _problems(config: EvaluateConfig, inputs: Mapping[str, Path]) -> list[Proble
     return kept
 
 
-def _load_policies(inputs: Mapping[str, Path], device: str) -> dict[str, Policy]:
-    """The policies by name in the order of the ports; they share a tokenizer, not a template."""
+def _policies(inputs: Mapping[str, Path]) -> dict[str, Path]:
+    """Folders of the policies by name, in the order of the ports."""
     paths = {
         role.removeprefix(_PORT): path for role, path in inputs.items() if role.startswith(_PORT)
     }
     if not paths:
         raise UserError("evaluate: no policy is connected; give evaluate.inputs.policies a mapping")
-    policies = {name: load_policy(path, device=device) for name, path in paths.items()}
-    first = next(iter(policies))
-    for name, policy in policies.items():
+    return paths
+
+
+def _shared_tokenizer(paths: Mapping[str, Path]) -> "PreTrainedTokenizerBase":
+    """The tokenizer of all policies: they share it, and not a template."""
+    tokenizers = {name: load_tokenizer(path) for name, path in paths.items()}
+    first = next(iter(tokenizers))
+    for name, tokenizer in tokenizers.items():
         where = f"evaluate: policies '{first}' and '{name}'"
-        check_same_tokenizer(policies[first].tokenizer, policy.tokenizer, where=where)
-    return policies
+        check_same_tokenizer(tokenizers[first], tokenizer, where=where)
+    return tokenizers[first]
 
 
 def _progress(context: StageContext, before: int, total: int, done: int) -> None:

@@ -4,6 +4,7 @@ import json
 
 from posttrain.learning.models.architectures import (
     model_type_of,
+    refuse_packed,
     refuse_undrawn,
     refuse_untrained,
 )
@@ -28,7 +29,7 @@ def _vocabulary(stage: Stage) -> Vocabulary | None:
 
 
 def _refuse(stage: Stage, dag: Dag) -> None:
-    """Refuse a local model of an architecture that would not train, or not draw where it must."""
+    """Refuse a local model of an architecture that would not train, draw or pack where it must."""
     files = stage.inputs.get("files.model")
     if files is None or files.path is None:
         return
@@ -43,6 +44,9 @@ def _refuse(stage: Stage, dag: Dag) -> None:
         engine = getattr(dag.stages[name].config, "engine", None)
         if engine is not None and engine.SHARES_PROCESS:
             refuse_undrawn(model_type, where=name)
+        learner = getattr(dag.stages[name].config, "learner", None)
+        if learner is not None and learner.packing:
+            refuse_packed(model_type, where=name)
 
 
 def _is_policy(port: str) -> bool:

@@ -36,14 +36,9 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Take or build pairs, train on one split, grade on the other, save."""
-    if config.rounds and context.processes > 1:
-        raise UserError(
-            "preference: rounds sample in one process; set rounds to 0, or leave"
-            " resources.processes out"
-        )
     pairs = _given_pairs(config, inputs, context)
     load = partial(load_to_train, inputs["policy"], config.learner, device=context.device)
-    policy = load()
+    policy = load(processes=context.processes)
     heldout = pairs.filter(split="heldout")
     both_sided = opposed(pairs, config.algorithm, where="preference")
     graded = both_sided.filter(split="heldout")

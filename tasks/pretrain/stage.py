@@ -60,7 +60,12 @@ def _start(
 ) -> Policy:
     """The given policy, or a fresh tokenizer and random weights."""
     if "policy" in inputs:
-        return load_to_train(inputs["policy"], config.learner, device=context.device)
+        return load_to_train(
+            inputs["policy"],
+            config.learner,
+            device=context.device,
+            processes=context.processes,
+        )
     if config.learner.lora:
         raise UserError(
             "pretrain: adapters change a model that is there, and this one begins from nothing;"

@@ -68,6 +68,16 @@ class RewardConfig(Schedulable, TrainingConfig):
         return {**super().metrics(), **PAIR_METRICS}
 
     @model_validator(mode="after")
+    def _head_reads_whole_rows(self) -> Self:
+        if self.learner.context_parallel and self.parameterization == "head":
+            raise ValueError(
+                "learner.context_parallel puts log-probabilities of several processes together, and"
+                " a scalar head reads hidden states; set context_parallel to false, or"
+                " parameterization to likelihood"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _is_saved_whole(self) -> Self:
         if self.learner.lora and self.learner.lora.save == "adapter":
             raise ValueError("a reward model is saved whole; set learner.lora.save to merged")

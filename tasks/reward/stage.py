@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import polars as pl
 
 from posttrain.data.pair_inputs import read_pair_inputs
+from posttrain.data.rows import TokenBatch
 from posttrain.data.schemas import PAIRS
 from posttrain.data.tables import write_table
 from posttrain.learning.models.load import Policy
@@ -34,6 +36,7 @@ def run(
         scale=config.scale,
         device=context.device,
         as_stored=config.learner.holds_base,
+        processes=context.processes if config.learner.reads_by_rows else 1,
     )
     pairs = read_pair_inputs(
         inputs,
@@ -62,6 +65,7 @@ def run(
         seed=context.seed,
         loss_at=lambda changed: partial(pair_loss, reward_model, changed.centering),
     )
+    objective = replace(objective, routed=TokenBatch.routed)
     num_steps = train(
         trainable, objective, config=config, context=context, curve=curve, prefix=config.STAGE
     )

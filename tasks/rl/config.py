@@ -4,6 +4,7 @@ from typing import Self
 
 from pydantic import model_validator
 
+from posttrain.learning.models.optimization import why_whole
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rollouts.engines.config import EngineConfig
 from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
@@ -31,3 +32,20 @@ class RlStageConfig(RlConfig):
                 " token; set engine to masked_diffusion"
             )
         return self
+
+    def beyond_processes(self, processes: int) -> str | None:
+        """Say what works on whole weights; see `StageConfig.beyond_processes`."""
+        if processes == 1:
+            return None
+        asked = {
+            "the mean over the vocabulary": "vocabulary_ratio" in self.algorithm.needs,
+            "advantage learned": "turn_values" in self.algorithm.needs,
+            "updates.rehearsals": bool(self.updates.rehearsals),
+        }
+        for name, is_set in asked.items():
+            if is_set:
+                return (
+                    f"{name} works on whole weights, but several processes have a part each; do"
+                    " without it, or leave resources.processes out"
+                )
+        return why_whole(self.optimization, narrow=self.learner.trains_narrow)

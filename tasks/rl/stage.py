@@ -8,16 +8,15 @@ from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.curriculum.start import read_pool
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import save_policy, weights_digest
-from posttrain.learning.rl.build import build_learner, load_to_train
+from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.generation import with_limit
 from posttrain.learning.rl.loop import train
+from posttrain.learning.rl.method_record import checkpoint_identity, method_in_report
 from posttrain.learning.rl.state import RlState, start_state
 from posttrain.learning.rl.tools import open_tools
-from posttrain.learning.training.progress import run_identity
+from posttrain.learning.training.prepare import load_to_train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
-from posttrain.stage.hashing import sha256_of, sha256_of_file
-from posttrain.stage.identity import identity
 from tasks.rl.config import RlStageConfig
 
 _WINDOW = 5
@@ -31,7 +30,9 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Load policy, problems and solve rates; train; save policy, rollouts, curve and report."""
-    policy = load_to_train(inputs["policy"], config.learner, device=context.device)
+    policy = load_to_train(
+        inputs["policy"], config.learner, device=context.device, processes=context.processes
+    )
     begun = weights_digest(policy.model)
     before = policy.stored or begun
     context.note(f"algorithm {digest(config.algorithm)}")
@@ -48,7 +49,9 @@ def run(
         context.scratch,
         every=config.checkpoint_every,
         config=config.learner.checkpoints,
-        identity=_identity(config, inputs, context, policy=before),
+        identity=checkpoint_identity(
+            config, inputs, seed=context.seed, policies={"policy": before}
+        ),
         note=context.note,
     )
     pool = read_pool(
@@ -78,11 +81,7 @@ def run(
     metrics = _finish(state, config, outputs)
     reason = state.stopping.reason if state.stopping else ""
     report = {
-        "algorithm": {
-            "digest": digest(config.algorithm),
-            "switches": config.algorithm.model_dump(mode="json"),
-        },
-        "method": {"digest": digest(config), "identity": identity(config)},
+        **method_in_report(config),
         "policy": {"before": before, "after": after},
         "reward": {
             name.removeprefix("rl/reward/"): value
@@ -127,20 +126,3 @@ def _finish(state: RlState, config: RlStageConfig, outputs: Mapping[str, Path]) 
         "rl/stopped_early": float(steps < config.steps),
         **({"rl/kept_steps": float(kept)} if state.best is not None else {}),
     }
-
-
-def _identity(
-    config: RlStageConfig, inputs: Mapping[str, Path], context: StageContext, *, policy: str
-) -> dict[str, str]:
-    """What a checkpoint must agree with: every field, the seed, and the inputs' content."""
-    digests = {"policy": policy, "algorithm": digest(config.algorithm)}
-    for name, path in inputs.items():
-        files = sorted(path.rglob("*")) if path.is_dir() else [path]
-        found = [
-            f"{file.name} {sha256_of_file(file)}"
-            for file in files
-            # The policy's weights are in its digest already.
-            if file.is_file() and not (name == "policy" and file.suffix == ".safetensors")
-        ]
-        digests[f"{name}.files" if path.is_dir() else name] = sha256_of("\n".join(found))
-    return run_identity(config, seed=context.seed, **digests)

@@ -56,3 +56,13 @@ class SftConfig(TrainingConfig):
                 f"loss {self.loss.kind} learns from wrong rows too; set require_verified to false"
             )
         return self
+
+    @model_validator(mode="after")
+    def _targets_are_of_whole_rows(self) -> Self:
+        if self.learner.context_parallel and "targets" in self.loss.NEEDS:
+            raise ValueError(
+                "learner.context_parallel gives a process some tokens of a row, and loss"
+                f" {self.loss.kind} reads what the policy says of a teacher's tokens at all of"
+                " them; set context_parallel to false, or take another loss"
+            )
+        return self

@@ -58,7 +58,12 @@ def run(
         from posttrain.data.soft_targets import rows_with_targets
 
         traces, taught = rows_with_targets(traces, inputs["targets"], note=context.note)
-    policy = load_to_train(inputs["policy"], config.learner, device=context.device)
+    policy = load_to_train(
+        inputs["policy"],
+        config.learner,
+        device=context.device,
+        processes=context.processes,
+    )
     config.template.give_to(policy.tokenizer, where="sft")
 
     corpus = Corpus(

@@ -1,5 +1,6 @@
 """Make problems and worked solutions, verify every solution, keep the wrong ones apart."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -18,12 +19,19 @@ from posttrain.data.sources.base import Side, Source, SourceRequest, SourceRows
 from posttrain.data.tables import write_table
 from posttrain.data.teachers.base import Solution, TeacherRequest
 from posttrain.learning.rewards.references import refuse_unread_answers
-from posttrain.learning.rewards.score import final_answer, of_play
-from posttrain.learning.rewards.verify import metadata_for, verify_all
+from posttrain.learning.rewards.score import NO_ANSWER, final_answer, of_play
+from posttrain.learning.rewards.verify import by_verifier, metadata_for, verify_all
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.formatting import counted
 from posttrain.stage.slots import Part
 from tasks.synthesize.config import SynthesizeConfig
+
+_MOST_CHARS = 40
+_OTHERWISE = (
+    "leave `solution` out of the source's columns where nothing learns from solutions, as in"
+    " distillation and RL"
+)
 
 
 def run(
@@ -42,11 +50,16 @@ def run(
         context.progress(number + 1, len(ordered), unit="source")
     refuse_unread_answers([*made.train, *made.heldout])
     _solve(made, config, context)
-    corpus = completions_table(list(_verified(made.solutions)))
+    scored = list(_verified(made.solutions))
+    corpus = completions_table(scored)
     accepted = pl.col("verified").fill_null(value=False)
     traces = corpus.filter(accepted)
     rejected = corpus.filter(~accepted)
-    _refuse_empty(made, traces)
+    _refuse_empty(made)
+    # What was played and earned something may teach, though nobody solved it: a bandit has no end.
+    earned = any(solution.score for solution in made.solutions)
+    if made.solutions and traces.is_empty() and not earned:
+        _refuse_all_rejected(made.solutions, scored)
     if not made.solutions:
         context.note("no problem has a worked solution, so RL alone can learn from them")
     write_table(problems_table(made.train), outputs["problems"], PROBLEMS)
@@ -65,7 +78,7 @@ def run(
     }
 
 
-def _refuse_empty(made: SourceRows, traces: pl.DataFrame) -> None:
+def _refuse_empty(made: SourceRows) -> None:
     """Stop where a table that the next stages need would be empty; say how to fill it."""
     for what, problems in (("to train on", made.train), ("held out", made.heldout)):
         if not problems:
@@ -73,14 +86,50 @@ def _refuse_empty(made: SourceRows, traces: pl.DataFrame) -> None:
                 f"synthesize: there is no problem {what}; "
                 "change synthesize.heldout_fraction, or give the sources more rows"
             )
-    # What was played and earned something may teach, though nobody solved it: a bandit has no end.
-    earned = any(solution.score for solution in made.solutions)
-    if made.solutions and traces.is_empty() and not earned:
+
+
+def _refuse_all_rejected(solutions: Sequence[Solution], scored: Sequence[Completion]) -> None:
+    """Refuse solutions of which no verifier accepted one, and say why it did not.
+
+    Args:
+        solutions: As they came.
+        scored: The same with their verdicts, in their order.
+
+    Raises:
+        UserError: Names the first row of a file that brought its own solution, where there is one.
+
+    """
+    brought = [place for place, each in enumerate(solutions) if _is_brought(each)]
+    if not brought:
         raise UserError(
-            "synthesize: no solution was verified, so there is nothing to train on; "
-            "lower synthesize.teacher.error_rate (or error_rate of the source, where a script"
-            " plays a world), or check the sources' verifier and answers"
+            "synthesize: no solution was verified, so there is nothing to train on; lower"
+            " synthesize.teacher.error_rate (or error_rate of the source, where a script plays a"
+            " world), or check the sources' verifier and answers"
         )
+    (reason, _), *_ = Counter(scored[place].reason for place in brought).most_common(1)
+    first = solutions[next(place for place in brought if scored[place].reason == reason)]
+    problem = first.problem
+    text = first.text if len(first.text) <= _MOST_CHARS else f"...{first.text[-_MOST_CHARS:]}"
+    row = f"{problem.origin_file}:{problem.origin_line}"
+    ((verifier, _),) = by_verifier([(first.text, problem)])
+    none = f"synthesize: none of the {counted(len(brought), 'solution')} that the sources bring"
+    if reason == NO_ANSWER.reason:
+        raise UserError(
+            f"{none} states an answer where the verifier '{verifier.kind}' looks for it,"
+            f" {verifier.place()} ({row} is {text!r}); write solutions that end so, let the"
+            f" verifier look elsewhere, as in verifier: {{kind: {verifier.kind}, answer:"
+            f" last_line}}, or {_OTHERWISE}"
+        )
+    raise UserError(
+        f"{none} is right by the verifier '{verifier.kind}': {reason} ({row} is {text!r}, and the"
+        f" answer is {problem.answer[-_MOST_CHARS:]!r}); correct solutions, answers or verifier,"
+        f" or {_OTHERWISE}"
+    )
+
+
+def _is_brought(solution: Solution) -> bool:
+    """Whether a row of a file has it, and no teacher or script made it."""
+    return bool(solution.problem.origin_file) and solution.generator.startswith("file:")
 
 
 def _read(

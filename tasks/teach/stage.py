@@ -93,7 +93,7 @@ def _asked(
         end = begin + len(part)
         path = context.scratch / f"taught-{begin:09d}-{end:09d}.parquet"
         if not path.exists():
-            asked = teacher.asked(part, top_k=said.top_k, temperature=said.temperature)
+            asked = teacher.ask(part, top_k=said.top_k, temperature=said.temperature)
             taught = [
                 TaughtRow(row.ids, learned_places(row), targets)
                 for row, (targets, _) in zip(part, asked, strict=True)

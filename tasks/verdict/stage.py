@@ -224,19 +224,17 @@ def _over_problems(measured: Measured, own: str, rival: str, seed: int) -> tuple
 def _sentence(outcome: str, void: list[str], compared: list[dict[str, Any]], seeds: int) -> str:
     if void:
         return f"void: {'; '.join(void)}"
+    if seeds == 1:
+        figures = "; ".join(f"{_difference(each)}, {_claimed(each)}" for each in compared)
+        return f"one run of each arm says nothing of spread, so nothing is decided: {figures}"
     figures = "; ".join(
-        f"{each['metric']} {fmean(each['ours']):.4g} against"
-        f" {'' if (rival := each['against']) else 'the number '}{fmean(each['theirs']):.4g}"
-        f"{f' of {rival}' if rival else ''}, difference"
-        f" {each['difference']:+.4g} [{_shown(each['low'])}, {_shown(each['high'])}],"
-        f" {each['is']} by {each['margin']:g}: {each['outcome']}"
+        f"{_difference(each)} [{_shown(each['low'])}, {_shown(each['high'])}], {_claimed(each)}:"
+        f" {each['outcome']}"
         for each in compared
     )
     enough = [each["seeds_enough"] for each in compared if each["outcome"] == "undecided"]
     more = ""
-    if seeds == 1:
-        more = ", which cannot tell how far seeds differ"
-    elif outcome == "undecided":
+    if outcome == "undecided":
         known = [each for each in enough if each is not None]
         more = (
             f"; {max(known):.0f} seeds would be enough if they differ as these do"
@@ -244,6 +242,18 @@ def _sentence(outcome: str, void: list[str], compared: list[dict[str, Any]], see
             else "; no number of seeds like these would be enough"
         )
     return f"{outcome}: {figures}; {counted(seeds, 'seed')}{more}"
+
+
+def _difference(compared: dict[str, Any]) -> str:
+    """Say what was compared, in means over seeds."""
+    ours, theirs = (f"{fmean(compared[each]):.4g}" for each in ("ours", "theirs"))
+    rival = compared["against"]
+    other = f"{theirs} of {rival}" if rival else f"the number {theirs}"
+    return f"{compared['metric']} {ours} against {other}, difference {compared['difference']:+.4g}"
+
+
+def _claimed(compared: dict[str, Any]) -> str:
+    return f"{compared['is']} by {compared['margin']:g}"
 
 
 def _bounds(check: MechanismCheck) -> str:

@@ -50,6 +50,15 @@ def folder(toy, real_tasks):
     return model
 
 
+@pytest.mark.parametrize(("budget", "noted"), [("1MB", True), ("1GB", False)])
+def test_a_budget_that_holds_no_checkpoint_is_noted(folder, posttrain, budget, noted):
+    """4,192,512 parameters take 12 bytes each with AdamW: 50.3 MB."""
+    options = [f"sft.learner.checkpoints.budget={budget}", "sft.optimization.optimizer=adamw"]
+    shown = posttrain("plan", "--memory", *(part for each in options for part in ("--set", each)))
+    note = "note: sft.learner.checkpoints.budget is 1 MB, less than one checkpoint of 50.3 MB"
+    assert (note in " ".join(shown.out.split())) == noted
+
+
 def test_a_table_says_what_takes_how_much_and_json_the_same(folder, posttrain):
     shown = posttrain("plan", "--memory", "--gpu", "80GB")
     lines = [" ".join(line.split()) for line in shown.out.splitlines()]

@@ -222,5 +222,7 @@ def test_a_variable_that_code_reads_and_no_recipe_declares_is_said(toy):
     said = toy.cli("plan", "-v").stdout
     told = f"{toy.package}.stage reads MY_LIMIT, which `environment:` does not declare"
     assert told in " ".join(said.split())
+    # Of the framework's own code nobody is to change anything.
+    assert "all of posttrain." not in said
     toy.recipe("run: {threads: 1, retries: 0, environment: [MY_LIMIT]}\n")
     assert "MY_LIMIT" not in toy.cli("plan", "-v").stdout

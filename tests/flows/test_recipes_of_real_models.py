@@ -108,6 +108,7 @@ def test_it_resolves_as_it_is_shipped(name, capsys):
     assert config.learner.activation_checkpointing
     assert len(notes := [*notes_on_profile(recipe, dag)]) == 1
     assert notes[0].startswith("profile real: the recipe says so; import_model names Qwen/Qwen2.5-")
+    assert notes[0].endswith("; the recipe states all that it would set")
     # An expert reads every value in the recipe itself.
     assert [*set_by_profile(recipe, dag)] == []
     revision = recipe.sections["import_model"]["revision"]

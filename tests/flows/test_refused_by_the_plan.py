@@ -82,6 +82,51 @@ def test_adapters_of_a_model_that_begins_from_nothing(dag, tmp_path):
     assert "pretrain" in dag(f"{adapters}\nimport_model: {{path: model}}").stages
 
 
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        (
+            "sft: {learner: {offload: true}}",
+            "sft: learner.offload keeps the shards of several processes in host memory, and this"
+            " stage has one; set resources.processes, or leave learner.offload out",
+        ),
+        (
+            "rl: {learner: {offload: true}}",
+            "rl: learner.offload keeps the shards of several processes in host memory, and this"
+            " stage has one; set resources.processes, or leave learner.offload out",
+        ),
+        (
+            "sft: {learner: {context_parallel: true}}",
+            "sft: learner.context_parallel shares the tokens of a row out among several processes,"
+            " and this stage has one; set resources.processes, or leave"
+            " learner.context_parallel out",
+        ),
+        (
+            "sft: {loss: soft_targets, learner: {context_parallel: true}, resources:"
+            " {processes: 2}}",
+            "sft: learner.context_parallel gives a process some tokens of a row, and loss"
+            " soft_targets reads what the policy says of a teacher's tokens at all of them; set"
+            " context_parallel to false, or take another loss",
+        ),
+        (
+            "reward: {parameterization: head, learner: {context_parallel: true}, resources:"
+            " {processes: 2}}",
+            "reward: learner.context_parallel puts log-probabilities of several processes"
+            " together, and a scalar head reads hidden states; set context_parallel to false, or"
+            " parameterization to likelihood",
+        ),
+    ],
+)
+def test_a_learner_that_does_not_go_with_the_processes_or_the_loss(dag, section, said):
+    assert refusal(dag, section) == said
+
+
+def test_several_processes_take_what_one_does_not(dag):
+    for field in ("offload", "context_parallel"):
+        section = f"sft: {{learner: {{{field}: true}}, resources: {{processes: 2}}}}"
+        assert "sft" in dag(section).stages
+
+
 def test_an_evaluation_of_no_policy(dag):
     assert "no policy is connected" in refusal(dag, "evaluate: {inputs: {policies: null}}")
 

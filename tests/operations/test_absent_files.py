@@ -75,6 +75,8 @@ def test_what_changed_cannot_be_made_and_nothing_runs(origin, clone):
     planned = clone.cli("plan")
     assert (planned.returncode, planned.stderr) == (2, refused.stderr)
     assert [each.action for each in clone.plan().values()] == ["run", "missing", "pending"]
+    clone.write("README.md", "The data is fetched by `hf download`.\n")
+    assert clone.cli("plan").stderr.endswith("or correct the path; see README.md\n")
 
 
 @pytest.mark.parametrize("lost", ["another path", "the bytes", "the record"])

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from posttrain.learning.memory.asked import StageQuestion
+from posttrain.learning.memory.peak import POLICY
 from posttrain.learning.memory.shapes import ModelShapes
+from posttrain.learning.memory.stages import TASKS
 from posttrain.learning.training.config import LoraConfig
 from posttrain.operations.memory_plan.machine import Machine, named_machine
 from posttrain.operations.memory_plan.models import split_models
@@ -113,8 +115,8 @@ def test_what_several_processes_refuse_is_not_offered():
     paths = {
         each.path for saving in trials(asked, 2) if saving.put_in(asked) for each in saving.settings
     }
-    assert "learner.offload" in paths
-    assert not paths & {"optimization.states", "optimization.offload", "learner.weights"}
+    assert {"learner.offload", "optimization.states", "learner.weights"} <= paths
+    assert "optimization.offload" not in paths
     alone = replace(asked, processes=1)
     assert all(
         each.settings[-1].path != "learner.offload" or each.put_in(alone) is None
@@ -195,3 +197,15 @@ def test_a_machine_is_named_as_people_write_it(size, count, told):
 def test_what_is_no_gpu_is_refused(size, said):
     with pytest.raises(UserError, match=said):
         named_machine(size, 1)
+
+
+@pytest.mark.parametrize(("weights", "width"), [("fp32", 4), ("bf16", 2)])
+def test_processes_draw_from_a_whole_copy_that_is_gone_before_they_learn(weights, width):
+    config = rl(learner={"weights": weights}, optimization={"optimizer": "adamw"}).config
+    moments = TASKS["rl"](StageQuestion(config, SHAPES, processes=2))
+    held = {each.name: each.parts[POLICY] for each in moments}
+    # Half of a million parameters is in shards, and all of it is drawn from and saved.
+    assert held.pop("sampling") == 1.5 * width * SHAPES.parameters
+    assert held.pop("saving") == 1.5 * width * SHAPES.parameters
+    assert "loading" not in held
+    assert set(held.values()) == {0.5 * width * SHAPES.parameters}

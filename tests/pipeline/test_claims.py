@@ -359,7 +359,11 @@ SLIPS |= {
     ),
     "what episodes earn where none is played": (
         {"method": METHOD.replace("metric: pass_at_1", "metric: score")},
-        f"{WHERE}.decide: the evaluation has no 'score'; take one of pass_at_1, best_of_1,",
+        f"{WHERE}.decide: the evaluation has no 'score'; take one of pass_at_1, majority,",
+    ),
+    "the best of some where no reward model ranks them": (
+        {"method": METHOD.replace("metric: pass_at_1", "metric: best_of_1")},
+        f"{WHERE}.decide: best_of_1 is of a reward model, and the evaluation reads none; connect",
     ),
     "a contract on what the evaluation does not have": (
         {"arena": ARENA.replace("metric: pass_at_1", "metric: pass_at_4")},
@@ -403,6 +407,18 @@ def test_metrics_of_schedules_and_of_exchanges_are_known(project):
     found, claim = project(asking(several, "rl/exchange_offerd"))
     with pytest.raises(UserError, match="did you mean 'rl/exchange_offered'"):
         values_of_claim(found.method, claim, seeds=2)
+
+
+def test_a_reward_model_of_the_arena_picks_the_best_of_some(project):
+    trained = "reward: {task: tasks.reward, inputs: {policy: sft.policy, samples: probe.samples}}"
+    read = "evaluate: {inputs: {reward_model: reward.reward_model}, "
+    ranking = ARENA.replace("  evaluate: {", f"  {trained}\n  {read}")
+    found, claim = project(METHOD.replace("metric: pass_at_1", "metric: best_of_1"), ranking)
+    values = values_of_claim(found.method, claim, seeds=2)
+    evaluated = recipe_of_claim(values, project.root).resolve(ROOT).stages["evaluate_2"]
+    read = {port: str(each) for port, each in evaluated.inputs.items()}
+    assert read["reward_model"] == "reward.reward_model"
+    assert read["policies.mine"] == "rl_mine_2.policy"
 
 
 def test_what_an_environment_counts_is_its_own_affair(project):

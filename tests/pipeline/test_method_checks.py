@@ -17,6 +17,7 @@ from posttrain.pipeline.method_checks import (
     kept_checks,
     made_check,
     passed_checks,
+    stale_checks,
     standing_checks,
 )
 from posttrain.pipeline.recipe_schema import stages_of_flow
@@ -51,26 +52,35 @@ def check(found, kind="switches", *, passed=True):
     return KeptCheck(found.method.name, kind, passed, "so it is", digest, "c0")
 
 
+def passed(found):
+    return passed_checks(standing_checks([found], ROOT))
+
+
+def stale(found):
+    return stale_checks(standing_checks([found], ROOT))
+
+
 def test_a_check_counts_until_the_method_comes_to_something_else(tmp_path, mine):
-    assert passed_checks([mine], ROOT) == frozenset()
+    assert passed(mine) == frozenset()
     path = keep_checks(tmp_path, [check(mine)])
     assert path == tmp_path / "methods" / "checks.jsonl"
-    assert passed_checks([mine], ROOT) == {"mine"}
+    assert (passed(mine), stale(mine)) == ({"mine"}, frozenset())
     assert checks_of(mine.method, ROOT) == {"switches": "passed, so it is"}
     # The story is no setting; the file of the method that it changes is another file.
     write(tmp_path, "mine", sets=mine.method.sets, note="Another story.")
-    assert passed_checks([find_method("mine")], ROOT) == {"mine"}
+    assert passed(find_method("mine")) == {"mine"}
     write(tmp_path, "base", sets=algorithm(surrogate={"low": 0.2}))
-    assert passed_checks([find_method("mine")], ROOT) == frozenset()
+    assert (passed(moved := find_method("mine")), stale(moved)) == (frozenset(), {"mine"})
+    # What the method comes to cannot be told at all.
     write(tmp_path, "base", sets=algorithm(surrogate={"lwo": 0.2}))
-    assert passed_checks([find_method("mine")], ROOT) == frozenset()
+    assert (passed(moved := find_method("mine")), stale(moved)) == (frozenset(), {"mine"})
 
 
 def test_a_check_is_said_to_be_stale_where_a_section_that_trains_nothing_is_added(tmp_path, mine):
     keep_checks(tmp_path, [check(mine), check(mine, "gradients", passed=False)])
     write(tmp_path, "mine", sets={**mine.method.sets, "evaluate": {"max_tokens": 16}})
     graded = find_method("mine")
-    assert passed_checks([graded], ROOT) == frozenset()
+    assert passed(graded) == frozenset()
     moved = "stale, as what it sets, or code that it reads, is another since; it"
     assert checks_of(graded.method, ROOT) == {
         "switches": f"{moved} passed, so it is; again: posttrain method check mine",
@@ -143,11 +153,11 @@ def stands(root, kind="switches"):
 
 def test_gradients_that_are_others_take_it_back_and_alone_are_not_enough(tmp_path, mine):
     keep_checks(tmp_path, [check(mine, "gradients")])
-    assert passed_checks([mine], ROOT) == frozenset()
+    assert passed(mine) == frozenset()
     keep_checks(tmp_path, [check(mine)])
-    assert passed_checks([mine], ROOT) == {"mine"}
+    assert passed(mine) == {"mine"}
     keep_checks(tmp_path, [check(mine, "gradients", passed=False)])
-    assert passed_checks([mine], ROOT) == frozenset()
+    assert passed(mine) == frozenset()
     assert len((tmp_path / "methods" / "checks.jsonl").read_text().splitlines()) == 2
 
 
@@ -163,7 +173,7 @@ def test_the_same_found_again_changes_no_line(tmp_path, mine):
 def test_a_line_that_is_no_check_is_one_sentence(tmp_path, mine):
     keep_checks(tmp_path, [check(mine)]).write_text('{"method": "mine"}\n')
     with pytest.raises(UserError, match=r"checks\.jsonl:1: this is no check; take the line out"):
-        passed_checks([mine], ROOT)
+        passed(mine)
 
 
 def claimed(system):

@@ -312,7 +312,7 @@ def test_params_yaml_says_real_alone(load):
 
 
 def test_the_readmes_own_model_learns_at_the_rates_of_its_size(tmp_path):
-    """Every default of a tiny model that used to reach a real one is another here."""
+    """No default that is for a tiny model reaches it."""
     readme = (ROOT / "README.md").read_text()
     folder = tmp_path / "recipes/mine"
     folder.mkdir(parents=True)
@@ -320,7 +320,7 @@ def test_the_readmes_own_model_learns_at_the_rates_of_its_size(tmp_path):
     (tmp_path / "gsm8k").mkdir()
     (tmp_path / "gsm8k/train.jsonl").touch()
     (tmp_path / "models").mkdir()
-    checkpoint(tmp_path / "models/Qwen2.5-0.5B-Instruct", every=[494_000_000])
+    checkpoint(tmp_path / "models/Qwen2.5-0.5B", every=[494_000_000])
     recipe = load_recipe(folder)
     dag = recipe.resolve(ROOT)
     configs = {name: stage.config for name, stage in dag.stages.items()}

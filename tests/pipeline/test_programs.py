@@ -14,6 +14,7 @@ from posttrain.pipeline import programs
 from posttrain.pipeline.programs import absent_programs, programs_of
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.stage.errors import UserError
+from posttrain.stage.extras import package_line
 
 ROOT = Path(__file__).parents[2]
 RECIPE = """\
@@ -110,3 +111,10 @@ def test_plan_names_a_package_that_a_world_needs(project, monkeypatch):
     told = CliRunner().invoke(cli, ["plan"]).output.splitlines()
     line = "note: synthesize needs bm25s, which is not installed; run: pip install"
     assert [each for each in told if each.startswith(line)], told
+
+
+def test_vllm_is_installed_as_the_readme_has_it():
+    """By uv: pip finds no versions of vLLM's packages and of Prefect's that go together."""
+    line, _, _ = package_line("vllm").partition(" in a clone")
+    assert line == "uv pip install --editable '.[vllm]'"
+    assert f"`{line}`" in (ROOT / "README.md").read_text()

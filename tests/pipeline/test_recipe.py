@@ -142,12 +142,14 @@ def test_override_without_a_value(toy):
 
 
 def test_missing_file_is_named(toy):
-    toy.recipe("first: {path: nowhere.txt}\nsecond: {path: there.txt, declares: {reads: [no]}}\n")
+    toy.recipe(
+        "first: {path: ../x/../nowhere.txt}\nsecond: {path: there.txt, declares: {reads: [no]}}\n"
+    )
     toy.write("there.txt", "")
     stages = load_recipe(toy.root).resolve(toy.root).stages
     assert stages["first"].absent() == {
-        "files.given": f"first: source 'given' is at {toy.root}/nowhere.txt, and nothing is there;"
-        " put it there, or correct the path"
+        "files.given": f"first: source 'given' is at {toy.root.parent}/nowhere.txt, and nothing is"
+        " there; put it there, or correct the path"
     }
     assert stages["second"].absent() == {
         "reads.no": "second: it reads no, and nothing is there; correct the path"

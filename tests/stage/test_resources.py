@@ -4,6 +4,7 @@ import pytest
 
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.provenance.key import checkpoints_digest
+from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 
 
@@ -34,6 +35,15 @@ def test_stages_that_cannot_share_steps_are_left_out_of_the_runs_and_refuse_thei
     assert processes(toy, "run: {threads: 1, resources: {processes: 3}}") == [1, 1, 1]
     with pytest.raises(UserError, match=r"second.resources.processes: .* works in one process"):
         processes(toy, "second: {resources: {processes: 2}}")
+
+
+def test_what_several_processes_cannot_share_is_refused_by_the_plan(project, monkeypatch):
+    says = "it needs one; leave it out"
+    monkeypatch.setattr(StageConfig, "beyond_processes", lambda _, n: says if n > 1 else None)
+    assert processes(project, "") == [1, 1, 1]
+    with pytest.raises(UserError) as caught:
+        processes(project, "second: {resources: {processes: 2}}")
+    assert str(caught.value) == "second: it needs one; leave it out"
 
 
 @pytest.mark.parametrize(

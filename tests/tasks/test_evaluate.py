@@ -1,6 +1,8 @@
 """Evaluation: what is estimated, by hand; what a policy won and lost; what is refused."""
 
+import gc
 import json
+import weakref
 from dataclasses import replace
 
 import polars as pl
@@ -76,6 +78,22 @@ def done(guesser, always_up, reward_model, coins_path, tmp_path_factory):
     }
     folder = tmp_path_factory.mktemp("evaluation")
     return (inputs, *evaluate(folder / "a", inputs))
+
+
+def test_one_policy_at_a_time_is_loaded(guesser, always_up, coins_path, tmp_path, monkeypatch):
+    loaded, there = [], []
+
+    def load(path, **options):
+        gc.collect()
+        there.append(sum(model() is not None for model in loaded))
+        policy = load_policy(path, **options)
+        loaded.append(weakref.ref(policy.model))
+        return policy
+
+    monkeypatch.setattr("tasks.evaluate.stage.load_policy", load)
+    inputs = {"problems": coins_path, "policies.one": guesser, "policies.two": always_up}
+    evaluate(tmp_path, {**inputs, "policies.three": guesser})
+    assert there == [0, 0, 0]
 
 
 def test_the_report_is_what_the_completions_say(done, coins):

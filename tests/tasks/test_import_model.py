@@ -170,8 +170,8 @@ def test_a_directory_that_is_no_model_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({}, "either path .* or name"),
-        ({"path": "models/x", "name": "org/x", "revision": COMMIT}, "either path .* or name"),
+        ({}, "neither path nor name is set"),
+        ({"path": "models/x", "name": "org/x", "revision": COMMIT}, "path and name are set"),
         ({"name": "org/x"}, "'org/x' needs revision, the commit to take"),
         ({"name": "org/x", "revision": "main"}, "'org/x' needs revision, the commit to take"),
         ({"path": "models/x", "revision": COMMIT}, "revision belongs to a name on the hub"),
@@ -206,3 +206,15 @@ def test_a_file_of_the_model_that_cannot_be_read_is_named(base, tmp_path, name, 
         imported(tmp_path / "model", tmp_path)
     assert str(refused.value).startswith(f"{tmp_path}/model/{name}: {said}")
     assert not (tmp_path / "imported").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({"path": None}, "neither path nor name is set; set one of them: path, the folder of"),
+        ({"path": "model", "name": "own/model"}, "path and name are set; set one of them: path"),
+    ],
+)
+def test_a_model_of_no_place_or_of_two_is_refused_for_what_it_is(source, said):
+    with pytest.raises(UserError, match=f"^teacher: {said}"):
+        TASK.config.parse(source, where="teacher")

@@ -306,7 +306,7 @@ COMPONENT = {
     "self_report": component("self_report", pattern=r"(\d)"),
     "agreement": component("agreement", world="contrary"),
     "majority": component("majority"),
-    "teacher": component("teacher", "references.tuned", of="tuned"),
+    "teacher": component("teacher", "references.tuned", of="tuned", more=advantage("returns")),
     "model": component("model", "reward_models.one", models=["one"], squash="sigmoid"),
     "log_ratio": component(
         "log_ratio", "references.start", "references.tuned", of="tuned", against="start"

@@ -549,6 +549,26 @@ def test_an_exact_entropy_bonus_is_the_entropy_of_the_whole_distribution(guesser
     assert metrics["entropy_exact"] == pytest.approx(total / count, abs=1e-5)
 
 
+def test_the_exact_entropy_of_a_head_with_a_bias_is_the_same_in_chunks(guesser, monkeypatch):
+    policy = load_policy(guesser)
+    head = policy.model.get_output_embeddings()
+    head.bias = torch.nn.Parameter(torch.linspace(-1.0, 1.0, len(head.weight)))
+    groups = groups_of(policy, rewards=[[1.0, 0.0]])
+    bonus = {"regularizers": {"entropy": {"coefficient": 0.5, "place": "loss"}}}
+    whole, metrics = gradient(policy, groups, algorithm=bonus)
+    logits = [policy.model(torch.tensor([row.token_ids])).logits[0, 2:-1] for row in groups[0]]
+    logprobs = torch.cat(logits).log_softmax(-1)
+    entropy = -(logprobs.exp() * logprobs).sum(-1).mean().item()
+    assert metrics["entropy_exact"] == pytest.approx(entropy, abs=1e-5)
+    # Two of the drawn tokens at a time.
+    slices = "posttrain.learning.models.token_slices"
+    monkeypatch.setattr(f"{slices}.CHUNK_ELEMENTS", 2 * len(head.weight))
+    parts, metrics = gradient(policy, groups, algorithm=bonus)
+    assert metrics["entropy_exact"] == pytest.approx(entropy, abs=1e-5)
+    for found, expected in zip(parts[0], whole[0], strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-4)
+
+
 class Undecided(TokenWeight):
     """The tokens of a generation whose entropy is above its median, as in arXiv 2506.01939."""
 

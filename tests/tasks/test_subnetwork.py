@@ -16,6 +16,7 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.spec import ArtifactKind, Dag, Reference, Stage
 from tasks.import_model.config import ImportModelConfig
 from tasks.import_model.stage import run as import_model
+from tasks.rl import TASK as RL
 from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run as rl
 from tasks.sft.config import SftConfig
@@ -186,6 +187,13 @@ def test_a_mask_of_another_model_is_refused():
         Subnetwork(torch.nn.Linear(2, 1, bias=False), {"bias": torch.tensor([True])})
 
 
+def test_a_mask_of_weights_that_adapters_leave_alone_is_refused():
+    model = torch.nn.LayerNorm(2)
+    model.weight.requires_grad_(False)
+    with pytest.raises(UserError, match="a mask of 'weight', and adapters are trained"):
+        Subnetwork(model, {"weight": torch.tensor([True, False])})
+
+
 def test_what_leaves_nothing_to_train_is_refused(base, tmp_path):
     with pytest.raises(UserError, match="no tensor is called 'mpl'"):
         subnetwork(tmp_path / "a", base, names=("mpl",))
@@ -205,3 +213,21 @@ def test_the_plan_refuses_what_says_nothing(ports, said):
     stage = Stage("some", TASK, SubnetworkConfig(), dict.fromkeys({"policy", *ports}, made))
     with pytest.raises(UserError, match=said):
         TASK.refuse(stage, Dag())
+
+
+def reader_of(port, **learner):
+    made = Reference(ArtifactKind.CHECKPOINT, stage="norms", output="policy")
+    return Stage("alone", RL, RlStageConfig(learner=learner), {port: made})
+
+
+def test_the_plan_refuses_adapters_beside_a_subnetwork():
+    named = Stage("norms", TASK, SubnetworkConfig(names=("*norm*",)), {})
+    with pytest.raises(UserError) as refused:
+        TASK.refuse(named, Dag({"alone": reader_of("policy", lora={"rank": 2})}))
+    assert str(refused.value) == (
+        "alone.learner.lora leaves every weight as it is, so that none of norms would be trained;"
+        " leave lora out, or connect another policy"
+    )
+    # Weights are trained, or the policy is read and not trained.
+    for reader in (reader_of("policy"), reader_of("reference", lora={"rank": 2})):
+        TASK.refuse(named, Dag({"alone": reader}))

@@ -503,6 +503,32 @@ def test_tables_that_would_be_empty_are_refused_with_what_to_change(refusal, row
     assert "no solution was verified" in refusal(sources=[sums(2)], teacher=erring(1.0))
 
 
+def test_solutions_that_are_bare_answers_are_told_from_wrong_ones(refusal, synthesize, rows):
+    """Of files, where nobody's error rate is to blame."""
+
+    def source(solution, **fields):
+        solved = ({"prompt": f"q{n}", "answer": "1", "solution": solution} for n in range(20))
+        return [file_source(rows(*solved), **fields)]
+
+    bare = refusal(sources=source("1"))
+    assert re.fullmatch(
+        r"synthesize: none of the \d+ solutions that the sources bring states an answer where the"
+        r" verifier 'numeric' looks for it, on a line that starts with '####'"
+        r" \(\S+own\.jsonl:\d+ is '1'\);"
+        r" write solutions that end so, let the verifier look elsewhere, as in verifier: \{kind:"
+        r" numeric, answer: last_line\}, or leave `solution` out of the source's columns where"
+        r" nothing learns from solutions, as in distillation and RL",
+        bare,
+    )
+    wrong = refusal(sources=source("#### 2"))
+    assert "is right by the verifier 'numeric': wrong_answer (" in wrong
+    assert "is '#### 2', and the answer is '1'); correct solutions, answers or verifier," in wrong
+    # Each of the remedies.
+    looks = {"kind": "numeric", "answer": "last_line"}
+    assert synthesize(sources=source("1", verifier=looks))[0]["synthesize/verified_fraction"] == 1
+    assert synthesize(sources=source(""))[0]["synthesize/num_solutions"] == 0
+
+
 def test_a_level_without_prompts_left_is_refused(refusal):
     assert refusal(sources=[sums(1)], num_heldout=50, num_problems=5) == (
         "source 'chain_sum' has no train problem left; raise its levels or lower the counts"

@@ -97,7 +97,7 @@ def test_a_stage_that_was_killed_asks_only_for_what_is_missing(inputs, tmp_path,
     asked = []
     from posttrain.learning.training.teachers import LocalTeacher
 
-    answer = LocalTeacher.asked
+    answer = LocalTeacher.ask
 
     def counting(self, rows, **settings):
         asked.append(len(rows))
@@ -105,7 +105,7 @@ def test_a_stage_that_was_killed_asks_only_for_what_is_missing(inputs, tmp_path,
             raise KeyboardInterrupt
         return answer(self, rows, **settings)
 
-    monkeypatch.setattr(LocalTeacher, "asked", counting)
+    monkeypatch.setattr(LocalTeacher, "ask", counting)
     with pytest.raises(KeyboardInterrupt):
         taught(inputs, tmp_path / "cut", rows_at_once=4)
     again, second = taught(inputs, tmp_path / "cut", rows_at_once=4)

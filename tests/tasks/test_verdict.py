@@ -276,9 +276,15 @@ def test_what_was_measured_of_each_check_stands_beside_its_bounds(judge):
     assert (loss["at"], loss["values"], loss["holds"]) == ("last", [None, None], False)
 
 
-def test_a_run_alone_is_one_seed(judge):
-    said = judge([0.6], [0.4])["sentence"]
-    assert said.endswith(": undecided; 1 seed, which cannot tell how far seeds differ")
+def test_a_run_alone_says_nothing_of_spread(judge):
+    limit = {"metric": "mean_length", "is": "lower", "margin": 2, "than": 24}
+    found = judge([0.6], [0.4], decide=[HIGHER, limit])
+    assert found["verdict"] == "undecided"
+    assert found["sentence"] == (
+        "one run of each arm says nothing of spread, so nothing is decided:"
+        " pass_at_1 0.6 against 0.4 of theirs, difference +0.2, higher by 0.05;"
+        " mean_length 20 against the number 24, difference -4, lower by 2"
+    )
 
 
 def test_a_metric_that_is_none_is_one_sentence(judge):

@@ -12,7 +12,6 @@ from posttrain.views.report.claims import (
     claims_page,
     legend_of_claims,
     tally_of_claims,
-    told_of_verdict,
 )
 
 DECISION = {
@@ -74,25 +73,6 @@ def test_a_number_stands_in_place_of_an_arm_and_one_seed_has_no_interval():
     limited = ClaimRow("pg", "mine", "limit", "It is.", "sums", figures=(figure,))
     assert limited.against == "than 22"
     assert figure.drawn()["low"] == figure.drawn()["high"] == pytest.approx(194)
-
-
-@pytest.mark.parametrize(
-    ("verdict", "seeds", "told"),
-    [
-        (
-            "undecided",
-            1,
-            "one run of each arm says nothing of spread, so nothing is decided:"
-            " pass_at_1 +0.2 (0.7 against 0.5 of plain), higher by 0.05",
-        ),
-        ("undecided", 2, "the sentence"),
-        ("void", 1, "the sentence"),
-    ],
-)
-def test_one_run_is_told_to_say_nothing_of_spread(verdict, seeds, told):
-    decisions = [{**DECISION, "low": None, "high": None}]
-    decided = {"verdict": verdict, "seeds": seeds, "sentence": "the sentence"}
-    assert told_of_verdict({**decided, "decisions": decisions}) == told
 
 
 def test_the_table_has_a_line_for_each_claim_that_was_run():

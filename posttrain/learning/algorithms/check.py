@@ -76,11 +76,12 @@ def note_on_ratio(algorithm: Algorithm, *, updates_per_step: int, oldest: int) -
         oldest: Most steps that a policy which drew something is behind the one that learns from it.
 
     Returns:
-        A sentence; None where the ratio moves, or there is none.
+        A sentence; None where the ratio moves, or there is none, or nothing is missed without one.
 
     """
     surrogate = algorithm.surrogate
-    if not (surrogate.HAS_RATIO and surrogate.PLAIN_AT_ONE) or updates_per_step > 1 or oldest:
+    stays_at_one = updates_per_step == 1 and not oldest
+    if not (stays_at_one and surrogate.HAS_RATIO and surrogate.PLAIN_AT_ONE and surrogate.BOUNDS):
         return None
     return (
         f"surrogate {surrogate.kind} never sees a ratio other than 1, as a step makes one"

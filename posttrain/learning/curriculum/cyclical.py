@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from posttrain.data.swing import SwingConfig
 from posttrain.learning.curriculum.base import ProblemPool, ProblemSampler, StepCount
 from posttrain.learning.curriculum.uniform import UniformStream
+from posttrain.learning.swing import SwingConfig
 from posttrain.stage.errors import UserError
 
 

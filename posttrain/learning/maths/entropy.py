@@ -71,28 +71,27 @@ class _EntropyOfLogits(torch.autograd.Function):
 class _EntropyOfHidden(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, chunk_size: int) -> Tensor:
+        wide_ND = widened(hidden_ND)
         log_sum_N, entropy_N = _log_sum_and_entropy(
-            hidden_ND @ part_CD.T for part_CD in torch.split(weight_VD, chunk_size)
+            wide_ND @ widened(part_CD).T for part_CD in torch.split(weight_VD, chunk_size)
         )
         ctx.save_for_backward(hidden_ND, weight_VD, log_sum_N, entropy_N)
         ctx.chunk_size = chunk_size
         return entropy_N
 
     @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor | None, None]:
         hidden_ND, weight_VD, log_sum_N, entropy_N = ctx.saved_tensors
-        hidden_gradient_ND = torch.zeros_like(widened(hidden_ND))
-        weight_gradient_VD = torch.empty_like(weight_VD)
-        for part_CD, target_CD in zip(
-            torch.split(weight_VD, ctx.chunk_size),
-            torch.split(weight_gradient_VD, ctx.chunk_size),
-            strict=True,
-        ):
-            gradient_NC = _logit_gradient(
-                hidden_ND @ part_CD.T, log_sum_N, entropy_N, upstream[0]
-            ).to(hidden_ND.dtype)
+        wide_ND = widened(hidden_ND)
+        hidden_gradient_ND = torch.zeros_like(wide_ND)
+        # A head that is not trained gets none.
+        weight_gradient_VD = torch.empty_like(weight_VD) if ctx.needs_input_grad[1] else None
+        for begin in range(0, len(weight_VD), ctx.chunk_size):
+            part_CD = widened(weight_VD[begin : begin + ctx.chunk_size])
+            gradient_NC = _logit_gradient(wide_ND @ part_CD.T, log_sum_N, entropy_N, upstream[0])
             hidden_gradient_ND += gradient_NC @ part_CD
-            target_CD.copy_(gradient_NC.T @ hidden_ND)
+            if weight_gradient_VD is not None:
+                weight_gradient_VD[begin : begin + ctx.chunk_size] = gradient_NC.T @ wide_ND
         return hidden_gradient_ND.to(hidden_ND.dtype), weight_gradient_VD, None
 
 
@@ -120,7 +119,8 @@ def entropy_from_logits(logits_NV: Tensor, *, chunk_size: int = 4096) -> Tensor:
 def entropy_from_hidden(hidden_ND: Tensor, weight_VD: Tensor, *, chunk_size: int = 4096) -> Tensor:
     """Compute the entropy for logits ``hidden @ weight.T``, which are never all in memory.
 
-    Differentiable in both arguments; the backward pass multiplies each slice once more.
+    Differentiable in both arguments; the backward pass multiplies each slice once more. Half
+    precision is widened slice by slice.
 
     Args:
         hidden_ND: Last hidden states, ``[..., D]``.

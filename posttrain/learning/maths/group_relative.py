@@ -177,7 +177,8 @@ def relative_to_own(
         foreign_B: Those of others that count. The mean of their group's own is taken off; with
             baseline ``none``, or where the group has no own, their reward stands as it is.
         baseline: See `group_relative`.
-        scale: See `group_relative`.
+        scale: See `group_relative`. To a rollout of others all own ones are the other rollouts, so
+            that its ``leave_one_out`` is their ``sample``.
         epsilon: See `group_relative`.
 
     Returns:
@@ -187,9 +188,11 @@ def relative_to_own(
     found_B = group_relative(
         rewards_B, group_B, baseline=baseline, scale=scale, epsilon=epsilon, include_B=own_B
     )
+    if not own_B.any():
+        return torch.where(foreign_B, rewards_B, found_B)
     groups_B = group_B[own_B]
     stats = group_statistics(rewards_B[own_B], groups_B)
-    divisor_B = _divisor(stats, scale, epsilon)
+    divisor_B = _divisor(stats, "sample" if scale == "leave_one_out" else scale, epsilon)
     for row in foreign_B.nonzero()[:, 0].tolist():
         # Any of the group's own tells its statistics; without one there are none.
         peers = (groups_B == group_B[row]).nonzero()[:, 0]

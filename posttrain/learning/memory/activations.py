@@ -108,6 +108,8 @@ def layer_bytes(
     after = norm + shapes.hidden * (2 if shapes.gated else 1) * at.own_input
     after += shapes.hidden * (shapes.norms - 2) * (at.stream + normed)
     after += at.inner * shapes.mlp * (4 if shapes.gated else 2)
+    # Of its tokens, and of what it gives before that is weighed.
+    after += 2 * shapes.experts * shapes.hidden * at.inner
     if shapes.norms_of_heads:
         before += (shapes.attention + shapes.keys) * (at.stream + min(normed, at.inner))
     # Our own pass takes the tokens out of the rows again.
@@ -133,7 +135,8 @@ def _attention(
         # Keys are repeated for every head, whose softmax is of float32, and kept as it is used.
         scores = rows.count * shapes.heads * length * length
         narrow = at.inner if at.inner < at.stream else 0
-        return places * at.inner * 4 * shapes.attention + scores * (at.stream + narrow)
+        capped = at.inner if shapes.caps_scores else 0
+        return places * at.inner * 4 * shapes.attention + scores * (at.stream + narrow + capped)
     keys, outputs, mask = shapes.keys, 1, 0
     if learner.shares_tokens:
         # Of the tokens of all processes.
@@ -145,6 +148,9 @@ def _attention(
         # What each document attended to, and all of them laid end to end.
         outputs = 2
     numbers = (1 + outputs) * shapes.attention + 2 * keys
+    if shapes.fused:
+        # Keys are turned into others, and values are a part of it.
+        numbers += shapes.attention + shapes.keys
     return places * (at.inner * numbers + 4 * shapes.heads) + mask
 
 

@@ -16,6 +16,8 @@ class CheckpointSize:
     """All of them that stay at a time; 0 where none is written."""
     result: int
     """The model that the stage leaves."""
+    budget: int | None = None
+    """What all may take together; the newest stays also where it takes more."""
 
 
 def checkpoint_size(asked: StageQuestion) -> CheckpointSize:
@@ -43,7 +45,8 @@ def checkpoint_size(asked: StageQuestion) -> CheckpointSize:
     kept = _kept(asked, one) if asked.says("checkpoint_every") else 0
     result = held.weight_bytes(policy, "bf16" if learner.computes_in == "bf16" else "fp32")
     adapter_alone = learner.lora is not None and asked.says("learner.lora.save") == "adapter"
-    return CheckpointSize(one, kept * one, weights if adapter_alone else result)
+    left, budget = weights if adapter_alone else result, asked.says("learner.checkpoints.budget")
+    return CheckpointSize(one, kept * one, left, None if budget is None else int(budget))
 
 
 def _kept(asked: StageQuestion, one: int) -> int:

@@ -49,7 +49,9 @@ def is_chunked(shapes: ModelShapes, rows: BatchRows) -> bool:
 
 
 def kept_bytes(shapes: ModelShapes, rows: BatchRows, *, with_distribution: bool = False) -> int:
-    """Count what the head keeps for its backward pass: one chunk's softmax, or nothing of several.
+    """Count what the head keeps for its backward pass: one chunk's softmax, of several nothing.
+
+    Where a soft cap follows, what it gave too.
 
     Args:
         shapes: Of the model.
@@ -61,7 +63,7 @@ def kept_bytes(shapes: ModelShapes, rows: BatchRows, *, with_distribution: bool 
 
     """
     all_of_it = WIDE * shapes.vocabulary * rows.wanted if with_distribution else 0
-    return all_of_it + (0 if is_chunked(shapes, rows) else chunk_bytes(shapes, rows))
+    return all_of_it + (0 if is_chunked(shapes, rows) else _of_chunk(shapes, rows))
 
 
 def head_forward_bytes(shapes: ModelShapes, rows: BatchRows, *, with_entropy: bool = False) -> int:
@@ -76,7 +78,8 @@ def head_forward_bytes(shapes: ModelShapes, rows: BatchRows, *, with_entropy: bo
         Bytes.
 
     """
-    return (_WITH_ENTROPY if with_entropy else _FORWARD) * chunk_bytes(shapes, rows)
+    at_once = _WITH_ENTROPY if with_entropy else _FORWARD
+    return (at_once + shapes.caps_logits) * chunk_bytes(shapes, rows)
 
 
 def table_gradient(shapes: ModelShapes, learner: Learner) -> int:
@@ -113,8 +116,13 @@ def head_backward_bytes(shapes: ModelShapes, learner: Learner, rows: BatchRows) 
     chunk, gradient = chunk_bytes(shapes, rows), table_gradient(shapes, learner)
     chunked = is_chunked(shapes, rows)
     narrow = NARROW * chunk // WIDE if learner.computes_in == "bf16" else 0
-    kept = 0 if chunked else chunk
-    softmax = (_BACKWARD * chunk - kept, gradient if chunked else 0)
+    kept = 0 if chunked else _of_chunk(shapes, rows)
+    softmax = ((_BACKWARD + shapes.caps_logits) * chunk - kept, gradient if chunked else 0)
     product = (chunk - kept + narrow, gradient * (2 if chunked else 1))
     adding = (0, ADDED * gradient if chunked else 0)
     return max(softmax, product, adding, key=sum)
+
+
+def _of_chunk(shapes: ModelShapes, rows: BatchRows) -> int:
+    """What a chunk's backward pass reads: its softmax, and what a soft cap gave."""
+    return (1 + shapes.caps_logits) * chunk_bytes(shapes, rows)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from posttrain.learning.memory.learner import CPU, Learner
 from posttrain.learning.memory.shapes import ModelShapes
 from posttrain.learning.models.one_by_one import MANY_ELEMENTS, PIECE_ELEMENTS
+from posttrain.learning.models.optimizers.state_bytes import MOMENT_BYTES, MOMENTS
 
 WIDE, NARROW = 4, 2
 """Bytes of a number of float32, and of bfloat16."""
@@ -34,12 +35,6 @@ WEIGHT_FORMATS: Mapping[str, HeldFormat] = {
     "nf4": HeldFormat(0.5 + 1 / 64 + 4 / (64 * 256), None, 4),
 }
 """By `learner.weights`."""
-
-STATES: Mapping[str, float] = {"fp32": 4, "8bit": 1 + 4 / 256}
-"""Bytes of one moment of a weight by `optimization.states`; of 8 bits, 256 share a scale."""
-
-_MOMENTS = {"adamw": 2, "muon": 1}
-"""Of a matrix of the layers."""
 
 ROUNDINGS: Mapping[str | None, float] = {"kahan": NARROW}
 """Bytes that remember what was rounded off a weight of bfloat16, by `optimization.rounding`."""
@@ -138,11 +133,11 @@ def state_bytes(shapes: ModelShapes, learner: Learner) -> int:
     trained, of_matrices = trained_elements(shapes, learner), shapes.matrices
     if learner.lora is not None:
         of_matrices = trained
-    per_moment = STATES[learner.states]
-    kept: float = _MOMENTS["adamw"] * per_moment * trained
+    per_moment = MOMENT_BYTES[learner.states]
+    kept: float = MOMENTS["adamw"] * per_moment * trained
     if learner.optimizer == "muon":
-        rest = _MOMENTS["adamw"] * per_moment * (trained - of_matrices)
-        kept = _MOMENTS["muon"] * WIDE * of_matrices + rest
+        rest = MOMENTS["adamw"] * per_moment * (trained - of_matrices)
+        kept = MOMENTS["muon"] * WIDE * of_matrices + rest
     if learner.computes_in == "bf16":
         kept += ROUNDINGS.get(learner.rounding, 0) * trained
     return int(kept)

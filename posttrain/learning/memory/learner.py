@@ -47,6 +47,11 @@ class Learner:
         return self.lora is not None and self.weights != "fp32"
 
     @property
+    def reads_by_rows(self) -> bool:
+        """Whether a process of several never has the whole model; see `LearnerConfig`."""
+        return self.weights != "nf4" and not (self.lora is not None and self.lora.dora)
+
+    @property
     def computes_in(self) -> str:
         """Numbers of the forward pass, as a key of `activations.NUMBER_WIDTHS`."""
         if self.weights == "bf16" and self.lora is None:

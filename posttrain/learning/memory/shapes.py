@@ -66,6 +66,14 @@ class ModelShapes:
     """Whether a norm keeps its output before the weight, as transformers' RMSNorm does."""
     kernel: str = "sdpa"
     """Of the attention, where a recipe leaves that to transformers."""
+    fused: bool = False
+    """Whether queries, keys and values are one projection, which its values keep alive."""
+    caps_scores: bool = False
+    """Whether attention scores go through a soft cap (arXiv 2408.00118, section 2)."""
+    caps_logits: bool = False
+    """Whether logits do."""
+    experts: int = 0
+    """Experts that one token goes through; each gathers its tokens."""
 
     @property
     def attention(self) -> int:
@@ -142,15 +150,27 @@ def shapes_of(config: "PretrainedConfig") -> ModelShapes:
     Returns:
         Its sizes.
 
+    Raises:
+        UserError: It does not attend.
+
     """
     import torch
     from transformers import AutoModelForCausalLM
 
+    from posttrain.learning.models.final_logits import final_logits
+
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     text: Any = config.get_text_config()
+    if not hasattr(text, "num_attention_heads"):
+        raise UserError(
+            f"memory is counted of models that attend, and the config.json of '{config.model_type}'"
+            " names no num_attention_heads; plan without --memory"
+        )
     embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings()
     heads = int(text.num_attention_heads)
+    kv_heads = int(_declared(text, "num_key_value_heads") or heads)
+    head_size = int(getattr(text, "head_dim", None) or text.hidden_size // heads)
     mlp, linears = _mlp_width(text), tuple(_linears(model))
     return ModelShapes(
         family=str(config.model_type),
@@ -161,8 +181,8 @@ def shapes_of(config: "PretrainedConfig") -> ModelShapes:
         hidden=int(text.hidden_size),
         layers=int(text.num_hidden_layers),
         heads=heads,
-        kv_heads=int(getattr(text, "num_key_value_heads", None) or heads),
-        head_size=int(getattr(text, "head_dim", None) or text.hidden_size // heads),
+        kv_heads=kv_heads,
+        head_size=head_size,
         mlp=mlp,
         gated=_is_gated(linears, mlp),
         context=int(getattr(text, "max_position_embeddings", None) or 0),
@@ -170,6 +190,13 @@ def shapes_of(config: "PretrainedConfig") -> ModelShapes:
         stored=_bytes_stored(config),
         **_norms(model, int(text.hidden_size)),
         kernel=str(model.config._attn_implementation),
+        fused=any(
+            "att" in each.name and each.width_out == (heads + 2 * kv_heads) * head_size
+            for each in linears
+        ),
+        caps_scores=bool(_declared(text, "attn_logit_softcapping")),
+        caps_logits=final_logits(config).cap is not None,
+        experts=int(_declared(text, "num_experts_per_tok") or 0),
     )
 
 
@@ -226,6 +253,11 @@ def _norms(model: "nn.Module", hidden: int) -> dict[str, Any]:
         "norms_of_heads": len(of_stream) < len(found),
         "keeps_normed": not any("LayerNorm" in type(each).__name__ for each in found),
     }
+
+
+def _declared(text: Any, name: str) -> Any:
+    """Read a field that the architecture has; one of a config file alone computes nothing."""
+    return getattr(text, name) if hasattr(type(text), name) else None
 
 
 def _mlp_width(text: Any) -> int:

@@ -123,21 +123,27 @@ def reinforcing(asked: StageQuestion) -> list[Moment]:
         group=asked.says("group_size"),
         waiting=drawn > _DRAWN,
     )
-    if learner.processes > 1:
-        # The engine draws from whole weights beside the shards.
-        beside[POLICY] = held.weight_bytes(policy)
     always = _beside_trainer(asked)
     moments = [each.beside(always) for each in training_moments(policy, learner, batch)]
-    moments += _sampling(asked, drawing, standing_bytes(policy, learner))
+    drawn_from = Moment("sampling", standing_bytes(policy, learner))
+    if learner.processes > 1:
+        # Whole weights beside the shards, which are gone before the first backward pass.
+        drawn_from = drawn_from.beside({POLICY: held.weight_bytes(policy, learner.weights)})
+    moments += _sampling(asked, drawing, drawn_from.parts)
     return [*(each.beside(beside) for each in moments), *_beginning_and_end(policy, asked)]
 
 
 def sampling_alone(asked: StageQuestion) -> list[Moment]:
-    """Count a stage that only samples: all its models are loaded, and one of them draws."""
+    """Count a stage that only samples: of several policies one at a time is there, and draws."""
     # An evaluation has all problems of its table, and a probe may.
     problems = (asked.says("num_problems") if asked.has("num_problems") else None) or _DRAWN
     drawing = _drawing(asked, rows=problems * asked.says("num_samples"))
-    weights = {POLICY: held.weight_bytes(asked.policy), OTHERS: _others(asked)}
+    policies = [port for port in asked.models if port.startswith("policies.")]
+    largest = max([asked.policy, *map(asked.models.__getitem__, policies)], key=held.weight_bytes)
+    weights = {POLICY: held.weight_bytes(largest), OTHERS: _others(asked, *policies)}
+    if asked.has("variants") and asked.says("variants"):
+        # The first one stays, as a variant asks it beside the others.
+        weights[OTHERS] += held.weight_bytes(asked.policy)
     moments = _sampling(asked, drawing, weights)
     graders = [each for port, each in asked.models.items() if port == "reward_model"]
     scored = [_scoring(each, Learner(device=asked.device), has_head=True) for each in graders]
@@ -286,7 +292,8 @@ def _beginning_and_end(shapes: ModelShapes, asked: StageQuestion) -> list[Moment
 def _widening(shapes: ModelShapes, asked: StageQuestion) -> list[Moment]:
     """Frozen weights: as they are stored until each is narrowed; at the end float32, to merge."""
     largest = held.WIDE * max(shapes.largest_matrix, shapes.embedding, shapes.head)
-    loading = Moment("loading", {POLICY: shapes.stored * shapes.parameters + largest})
+    shares = asked.processes if asked.learner.reads_by_rows else 1
+    loading = Moment("loading", {POLICY: shapes.stored * shapes.parameters // shares + largest})
     if asked.says("learner.lora.save") == "adapter":
         return [loading]
     whole = held.weight_bytes(shapes) + held.WIDE * held.adapter_elements(shapes, asked.learner)
@@ -294,7 +301,13 @@ def _widening(shapes: ModelShapes, asked: StageQuestion) -> list[Moment]:
 
 
 def _sharding(shapes: ModelShapes, learner: Learner) -> list[Moment]:
-    """Where several processes share a model: each loads it whole first, one puts it together."""
-    whole, kept = held.weight_bytes(shapes), standing_bytes(shapes, learner)
+    """Where several processes share a model: one of them puts it together to save it.
+
+    Each reads its own rows; all of it first where some rows are not enough.
+    """
+    whole = held.weight_bytes(shapes, learner.weights)
+    kept = standing_bytes(shapes, learner)
     saving = Moment("saving", {POLICY: whole}).beside(kept)
+    if learner.reads_by_rows:
+        return [saving]
     return [Moment("loading", {POLICY: whole + whole // learner.processes}), saving]

@@ -19,6 +19,7 @@ from posttrain.learning.models.held_weights import release
 from posttrain.learning.models.hold import hold_as
 from posttrain.learning.models.linear_layers import linear_layers
 from posttrain.learning.models.load import weights_digest
+from posttrain.learning.models.unread import is_unread
 from posttrain.stage.absent import absent
 from posttrain.stage.errors import UserError
 from posttrain.stage.extras import extra_line
@@ -120,7 +121,7 @@ def attach_adapter(
     config = peft.LoraConfig(
         r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=names, use_dora=dora
     )
-    with torch.random.fork_rng(), _own_layers_alone():
+    with torch.random.fork_rng(), _own_layers_alone(), _with_values(unread=is_unread(model)):
         torch.manual_seed(seed)
         peft_model = peft.get_peft_model(model, config)
     # peft names the base by the directory that it came from, which is no part of it.
@@ -213,6 +214,36 @@ def _adapted(layer: Any, weight: Tensor) -> Tensor:
             magnitude = layer.lora_magnitude_vector[name].weight
             weight = magnitude.unsqueeze(inputs) / lengths * weight
     return weight
+
+
+@contextmanager
+def _with_values(*, unread: bool) -> Iterator[None]:
+    """Give adapters the values that they begin with, above weights that are not read yet.
+
+    peft moves them to where these weights are: nowhere.
+    """
+    if not unread:
+        yield
+        return
+    from peft.tuners.lora.layer import LoraLayer
+
+    made: list[tuple[Any, torch.nn.Linear, Tensor]] = []
+    begin = LoraLayer.reset_lora_parameters
+
+    def beginning(layer: Any, adapter: str, *given: Any) -> None:
+        begin(layer, adapter, *given)
+        factors = layer.lora_A[adapter], layer.lora_B[adapter]
+        made.extend((layer, each, each.weight.detach().clone()) for each in factors)
+
+    LoraLayer.reset_lora_parameters = beginning
+    try:
+        yield
+    finally:
+        LoraLayer.reset_lora_parameters = begin
+    for layer, factor, values in made:
+        # They go through the type of the weights, as they do where these are there.
+        through = values.to(layer.get_base_layer().weight.dtype).to(factor.weight.dtype)
+        factor.weight = torch.nn.Parameter(through)
 
 
 def _own_layers_alone() -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""Which architectures are known not to train or not to draw here, by what config.json says alone.
+"""Which architectures are known not to train, pack or draw here, by what config.json says alone.
 
 What cannot be told from there is measured where a model is imported: see `tasks.import_model`.
 """
@@ -31,6 +31,24 @@ NOT_DRAWN: Mapping[str, str] = {
     "xlstm": _OWN_CACHE,
 }
 """Architectures that train, and what of each keeps engine torch from drawing with it."""
+_STATES = "has layers whose state goes on from one row into the next"
+_COUNTED = "counts positions from the first of the rows on"
+NOT_PACKED: Mapping[str, str] = {
+    "bamba": _STATES,
+    "falcon_h1": _STATES,
+    "jamba": _STATES,
+    "lfm2": _STATES,
+    "mamba": _STATES,
+    "mamba2": _STATES,
+    "qwen3_5_text": _STATES,
+    "qwen3_next": _STATES,
+    "recurrent_gemma": _STATES,
+    "bloom": _COUNTED,
+    "mpt": _COUNTED,
+    "opt": _COUNTED,
+}
+"""Architectures that train, and what of each mixes packed rows. Of others that do it, it hangs on
+their settings too: they are found out when a stage tries the model."""
 
 
 def model_type_of(folder: Path) -> str | None:
@@ -85,6 +103,25 @@ def refuse_undrawn(model_type: str | None, *, where: str) -> None:
         raise UserError(
             f"{where}: the architecture '{model_type}' {NOT_DRAWN[model_type]}, so that engine"
             " torch does not draw with it; set engine to vllm, or take another architecture"
+        )
+
+
+def refuse_packed(model_type: str | None, *, where: str) -> None:
+    """Refuse to lay rows end to end where one would see another.
+
+    Args:
+        model_type: Of the model; None where it is not known.
+        where: The stage that would train.
+
+    Raises:
+        UserError: It is known that they would.
+
+    """
+    if model_type is not None and model_type in NOT_PACKED:
+        raise UserError(
+            f"{where}.learner.packing: the architecture '{model_type}' {NOT_PACKED[model_type]},"
+            f" so that packed rows are not what they are alone; set {where}.learner.packing to"
+            " false"
         )
 
 

@@ -42,7 +42,8 @@ def _check_flash(model: "PreTrainedModel") -> None:
             "attention flash_attention_2 needs flash-attn, which is not installed; run:"
             " pip install flash-attn --no-build-isolation, or take sdpa"
         )
-    if model.device.type != "cuda":
+    # Of a model that is not read yet nobody knows it here.
+    if model.device.type not in ("cuda", "meta"):
         raise UserError(
             "attention flash_attention_2 needs a GPU, and this model is on the"
             f" {model.device.type}; take sdpa"

@@ -1,15 +1,19 @@
 """From a recipe's optimization to what steps a model."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from posttrain.learning.models.one_by_one import one_by_one
 from posttrain.learning.models.optim import Optimizer, is_narrow
-from posttrain.learning.models.optimization import OptimizationConfig
+from posttrain.learning.models.optimization import OptimizationConfig, why_whole
 from posttrain.learning.models.optimizers.base import TrainedTensors
 from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from posttrain.learning.models.distributed.group import ProcessGroup
 
 
 def build_optimizer(
@@ -17,7 +21,7 @@ def build_optimizer(
     config: OptimizationConfig | None = None,
     *,
     seed: int = 0,
-    sharded: bool = False,
+    group: "ProcessGroup | None" = None,
 ) -> Optimizer:
     """Build what steps a model as its recipe says.
 
@@ -27,7 +31,7 @@ def build_optimizer(
         model: Its parameters that require a gradient are optimized.
         config: Which optimizer, and how; None is AdamW.
         seed: Of what is random in the rounding of weights.
-        sharded: True where the model's parameters are shards of one process.
+        group: The processes whose shards the model's parameters are; None where they are whole.
 
     Returns:
         One object that steps, clips, and has one state.
@@ -39,20 +43,29 @@ def build_optimizer(
     config = config or OptimizationConfig()
     parameters = [p for p in model.parameters() if p.requires_grad]
     narrow = any(map(is_narrow, parameters))
-    if sharded:
-        _refuse_on_shards(config, narrow=narrow)
+    if group is not None and (why := why_whole(config, narrow=narrow)):
+        raise UserError(why)
+    by_piece = narrow or config.in_backward or config.offload
 
     def built(tensors: Sequence[Sequence[Tensor]]) -> Mapping[str, torch.optim.Optimizer]:
         return config.optimizer.build(
             sorts(model, tensors),
             weight_decay=config.weight_decay,
             states=config.states,
-            sharded=sharded,
+            sharded=group is not None,
         )
 
-    if narrow or config.in_backward or config.offload:
+    if group is None and by_piece:
         return one_by_one(parameters, built, config, seed=seed)
-    return Optimizer(parameters, built([[each] for each in parameters]))
+    if group is None:
+        return Optimizer(parameters, built([[each] for each in parameters]))
+    if by_piece or config.states != "fp32":
+        from posttrain.learning.models.one_by_one_on_shards import kinds_on
+
+        return one_by_one(parameters, built, config, seed=seed, kinds=kinds_on(group))
+    from posttrain.learning.models.distributed.optim import ShardedOptimizer
+
+    return ShardedOptimizer(Optimizer(parameters, built([[each] for each in parameters])), group)
 
 
 def sorts(model: nn.Module, tensors: Sequence[Sequence[Tensor]]) -> TrainedTensors:
@@ -79,21 +92,6 @@ def sorts(model: nn.Module, tensors: Sequence[Sequence[Tensor]]) -> TrainedTenso
         matrices=[each for each, of_layer in pairs if of_layer],
         others=[each for each, of_layer in pairs if not of_layer],
     )
-
-
-def _refuse_on_shards(config: OptimizationConfig, *, narrow: bool) -> None:
-    asked = {
-        "learner.weights bf16": narrow,
-        f"optimization.states {config.states}": config.states != "fp32",
-        "optimization.in_backward": config.in_backward,
-        "optimization.offload": config.offload,
-    }
-    for name, is_set in asked.items():
-        if is_set:
-            raise UserError(
-                f"{name} is for one process that has whole weights, and several have a part each;"
-                " do without it, or leave resources.processes out"
-            )
 
 
 def _output_heads(model: nn.Module) -> list[nn.Linear]:

@@ -1,6 +1,8 @@
 """How many checkpoints stay, and who writes them."""
 
-from pydantic import ByteSize, Field
+from typing import Any
+
+from pydantic import ByteSize, Field, TypeAdapter, ValidationError, field_validator
 
 from posttrain.stage.config import StageConfig
 
@@ -15,3 +17,16 @@ class CheckpointsConfig(StageConfig):
     and null sets no bound."""
     in_background: bool = True
     """Copy the state to memory and write it while the next steps run; false lets them wait."""
+
+    @field_validator("budget", mode="before")
+    @classmethod
+    def _readable(cls, budget: Any) -> Any:
+        if isinstance(budget, str):
+            try:
+                TypeAdapter(ByteSize).validate_python(budget)
+            except ValidationError:
+                raise ValueError(
+                    "write a number of bytes and a unit such as MB, GB, TB or GiB, as in 200GB,"
+                    f" got {budget!r}"
+                ) from None
+        return budget

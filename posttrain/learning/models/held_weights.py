@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from posttrain.learning.maths.reduce import widened
 from posttrain.learning.models.linear_layers import is_read_directly
+from posttrain.learning.models.unread import carry
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -137,6 +138,7 @@ def plain_copy(model: Model) -> Model:
     """Copy a model to train the copy whole: what is held narrow is widened in it."""
     copied = copy.deepcopy(model)
     release(copied)
+    carry(model, copied)
     # What was held could not be trained.
     return copied.requires_grad_(requires_grad=True)
 

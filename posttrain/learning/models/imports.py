@@ -29,6 +29,8 @@ _WANTED = [
 def fetch_model(name: str, *, revision: str, cache: Path) -> Path:
     """Download a model, unless it is in the cache.
 
+    The hub in offline mode (HF_HUB_OFFLINE) has it from the user's own cache or not at all.
+
     Args:
         name: Of the model at the hub, ``owner/name``.
         revision: Commit, in full.
@@ -42,7 +44,7 @@ def fetch_model(name: str, *, revision: str, cache: Path) -> Path:
             network.
 
     """
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import (
         HfHubHTTPError,
         LocalEntryNotFoundError,
@@ -55,8 +57,9 @@ def fetch_model(name: str, *, revision: str, cache: Path) -> Path:
         what, remedy="without a network, download the model elsewhere and give its folder as path"
     )
     try:
+        folder = None if constants.HF_HUB_OFFLINE else cache
         return Path(
-            snapshot_download(name, revision=revision, allow_patterns=_WANTED, cache_dir=cache)
+            snapshot_download(name, revision=revision, allow_patterns=_WANTED, cache_dir=folder)
         )
     except RevisionNotFoundError:
         raise UserError(
@@ -71,7 +74,8 @@ def fetch_model(name: str, *, revision: str, cache: Path) -> Path:
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise UserError(
             f"{what}: cannot be fetched: {first_line(error)}; "
-            "try again, or give the folder of a local copy as path"
+            "try again, without HF_HUB_OFFLINE where that is set, or give the folder of a local"
+            " copy as path"
         ) from None
 
 

@@ -20,7 +20,7 @@ def linear_layers(model: "PreTrainedModel") -> dict[str, torch.nn.Module]:
 
     Left out are heads; routers, whose output is no single tensor; what reads images; and experts
     that are one parameter of three dimensions (peft itself adapts those in some architectures, in
-    place of the linear layers of the same name: docs/scale.md has which).
+    place of the linear layers of the same name: docs/architectures.md has which).
 
     Args:
         model: A causal language model or sequence classifier of transformers.

@@ -4,6 +4,7 @@ import errno
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import torch
 from posttrain.learning.maths.reduce import widened
 from posttrain.learning.models.mask_policy import is_mask_policy
 from posttrain.learning.models.memory import check_memory
+from posttrain.learning.models.unread import copied, load_unread, pieces
 from posttrain.stage.errors import UserError, first_line
 from posttrain.stage.hashing import WeightsDigest, sha256_of_parts
 
@@ -28,9 +30,18 @@ class Policy:
     stored: WeightsDigest | None = None
     """Digest of the weights as they are stored, where these were rounded; None where they agree."""
 
+    def copied(self) -> "PreTrainedModel":
+        """A copy of the model; what is not read yet is not read in the copy either."""
+        made: PreTrainedModel = copied(self.model)
+        return made
+
 
 def load_policy(
-    path: Path, *, device: str = "cpu", dtype: torch.dtype | None = torch.float32
+    path: Path,
+    *,
+    device: str = "cpu",
+    dtype: torch.dtype | None = torch.float32,
+    processes: int = 1,
 ) -> Policy:
     """Load a checkpoint directory, in evaluation mode.
 
@@ -40,6 +51,7 @@ def load_policy(
         path: Folder in Hugging Face's format.
         device: Where the weights go, such as `cpu` or `cuda:0`.
         dtype: What its numbers become; None leaves them as they are stored.
+        processes: How many will share the weights; see `load_weights`.
 
     Returns:
         Model and tokenizer.
@@ -50,7 +62,9 @@ def load_policy(
     """
     from transformers import AutoModelForCausalLM
 
-    model = load_weights(AutoModelForCausalLM, path, device=device, dtype=dtype)
+    model = load_weights(
+        AutoModelForCausalLM, path, device=device, dtype=dtype, processes=processes
+    )
     tokenizer = load_tokenizer(path)
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:
@@ -90,7 +104,13 @@ def load_tokenizer(path: Path) -> "PreTrainedTokenizerBase":
 
 
 def load_weights(
-    auto_class: Any, path: Path, *, device: str, dtype: torch.dtype | None, **options: Any
+    auto_class: Any,
+    path: Path,
+    *,
+    device: str,
+    dtype: torch.dtype | None,
+    processes: int = 1,
+    **options: Any,
 ) -> Any:
     """Load a model after refusing pickles, foreign code and missing weights.
 
@@ -99,6 +119,8 @@ def load_weights(
         path: Folder with ``config.json`` and safetensors.
         device: Where the weights go, as torch names it.
         dtype: Of the weights; None keeps that of the files.
+        processes: How many will share the weights. Of several none reads them before they are in
+            shards, where the files hold them as the model does; see `unread`.
         **options: Handed on to ``from_pretrained``.
 
     Returns:
@@ -116,23 +138,26 @@ def load_weights(
     # An import fails where a quantized checkpoint wants a package of its own.
     failures = (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError)
     logging.disable_progress_bar()
+    load = partial(
+        auto_class.from_pretrained,
+        path,
+        dtype=dtype or "auto",
+        local_files_only=True,
+        use_safetensors=True,
+        trust_remote_code=False,
+        output_loading_info=True,
+        **options,
+    )
     try:
-        check_memory(path, device=device, dtype=dtype)
-        model, report = auto_class.from_pretrained(
-            path,
-            dtype=dtype or "auto",
-            local_files_only=True,
-            use_safetensors=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-            **options,
-        )
+        check_memory(path, device=device, dtype=dtype, processes=processes)
+        unread = load_unread(load, path, device=device) if processes > 1 else None
+        model, report = unread or load()
     except failures as error:
         raise UserError(f"{path}: transformers cannot load this: {first_line(error)}") from None
     if report["missing_keys"]:
         name = sorted(report["missing_keys"])[0]
         raise UserError(f"{path}: the weights lack '{name}'; save the whole model again")
-    return model.to(device).eval()
+    return model.eval() if unread else model.to(device).eval()
 
 
 def save_policy(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", path: Path) -> None:
@@ -186,11 +211,13 @@ def weights_digest(model: torch.nn.Module) -> WeightsDigest:
 
 
 def _weights_as_bytes(model: torch.nn.Module) -> Iterator[bytes]:
-    for name, tensor in sorted(model.state_dict().items()):
-        wide = widened(tensor.detach()) if tensor.is_floating_point() else tensor.detach()
-        yield f"{name} {wide.dtype} {tuple(wide.shape)}\n".encode()
-        flat = wide.cpu().contiguous().reshape(-1)
-        yield flat.view(torch.uint8).numpy().tobytes()
+    # With what knows where its numbers lie, of weights that are not read yet.
+    for name, tensor in sorted(model.state_dict(keep_vars=True).items()):
+        dtype = widened(tensor.new_empty(0)).dtype if tensor.is_floating_point() else tensor.dtype
+        yield f"{name} {dtype} {tuple(tensor.shape)}\n".encode()
+        for piece in pieces(tensor):
+            flat = piece.to(dtype).cpu().contiguous().reshape(-1)
+            yield flat.view(torch.uint8).numpy().tobytes()
 
 
 def bit_sums(weights: Iterable[torch.Tensor]) -> list[int]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from posttrain.data.rows import TokenBatch, position_ids
 from posttrain.learning.models.backbone import backbone
+from posttrain.learning.models.chunks import in_chunks
 from posttrain.learning.models.fast_llama import fast_hidden_states, is_fast_llama
 from posttrain.learning.models.final_logits import FinalLogits, final_logits
 from posttrain.learning.models.narrow import head_product
@@ -288,23 +288,9 @@ def _said_of(
     """What the head says of tokens, `CHUNK_ELEMENTS` logits at a time."""
     head: Any = model.get_output_embeddings()
     final = final_logits(model.config)
-    options = head.weight, head.bias, final, temperature, extras
-    rows = max(1, CHUNK_ELEMENTS // head.weight.shape[0])
-    if len(targets_N) <= rows:
-        return _logprobs(hidden_ND, targets_N, *options)
-    chunks = zip(torch.split(hidden_ND, rows), torch.split(targets_N, rows), strict=True)
-    parts = [
-        # Nothing in it is random, so no generator needs to be put back when it is computed again.
-        checkpoint(_logprobs, *chunk, *options, use_reentrant=False, preserve_rng_state=False)
-        for chunk in chunks
-    ]
-    logprobs, entropies, normalizers, wholes = zip(*parts, strict=True)
-    return LearnedStatistics(
-        torch.cat(logprobs),
-        torch.cat(entropies) if extras.entropy else None,
-        torch.cat(normalizers) if extras.normalizer else None,
-        torch.cat(wholes) if extras.distribution else None,
-    )
+    by = head.weight, head.bias, final, temperature, extras
+    size = max(1, CHUNK_ELEMENTS // head.weight.shape[0])
+    return LearnedStatistics(*in_chunks(_logprobs, by, hidden_ND, targets_N, size=size))
 
 
 def states_at(
@@ -367,13 +353,13 @@ def hidden_states(
 
 
 def _logprobs(
-    hidden_ND: Tensor,
-    targets_N: Tensor,
     weight_VD: Tensor,
     bias_V: Tensor | None,
     final: FinalLogits,
     temperature: float,
     extras: _Extras,
+    hidden_ND: Tensor,
+    targets_N: Tensor,
 ) -> LearnedStatistics:
     # Under autocast the head would round the logits, which a loss over many tokens does not bear.
     with torch.autocast(hidden_ND.device.type, enabled=False):

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from posttrain.learning.models.optimizers.state_bytes import PART_BYTES
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import bytesize
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
 
 _REFUSED = re.compile(r"out of memory|can't allocate memory")
 _ASKED = re.compile(r"allocate ([\d.]+) (bytes|[KMGTP]iB)")
-
-_STATE_BYTES = {"adamw": 8, "muon": 4, "adamw_8bit": 2}
-"""Of each parameter that an optimizer trains: Adam's two moments, or Muon's one."""
 
 
 def num_stored_parameters(path: Path) -> int:
@@ -32,7 +30,9 @@ def num_stored_parameters(path: Path) -> int:
     return total
 
 
-def check_memory(path: Path, *, device: str, dtype: "torch.dtype | None") -> None:
+def check_memory(
+    path: Path, *, device: str, dtype: "torch.dtype | None", processes: int = 1
+) -> None:
     """Refuse a checkpoint whose weights do not fit into memory.
 
     A lower bound: activations and caches come on top, and depend on batch and length.
@@ -41,6 +41,8 @@ def check_memory(path: Path, *, device: str, dtype: "torch.dtype | None") -> Non
         path: Folder of the checkpoint.
         device: Where the weights are to go.
         dtype: What their numbers become; None leaves them as they are stored.
+        processes: How many have a part each; those of a machine have its memory together, and a
+            GPU each.
 
     Raises:
         UserError: They take more bytes than are free.
@@ -49,6 +51,8 @@ def check_memory(path: Path, *, device: str, dtype: "torch.dtype | None") -> Non
     num_parameters = num_stored_parameters(path)
     stored = sum(file.stat().st_size for file in path.glob("*.safetensors"))
     needed = stored if dtype is None else num_parameters * dtype.itemsize
+    if device.startswith("cuda"):
+        needed //= processes
     free = free_memory(device)
     if needed > free:
         raise UserError(
@@ -75,7 +79,7 @@ def check_training_memory(optimizer: "Optimizer", *, device: str) -> None:
     held, parameters = optimizer.held, optimizer.parameters
     gradients = [p.numel() * p.element_size() for p in parameters]
     states = sum(
-        (_STATE_BYTES.get(name, 0) + held.per_parameter) * parameter.numel()
+        (PART_BYTES.get(name, 0) + held.per_parameter) * parameter.numel()
         for name, members in optimizer.members.items()
         for parameter in members
     )

@@ -15,10 +15,13 @@ from torch.autograd.graph import increment_version
 from posttrain.learning.maths.reduce import widened
 from posttrain.learning.models.optim import HeldBytes, Optimizer, finite_norm, norm_of
 from posttrain.learning.models.optimization import OptimizationConfig
-from posttrain.learning.models.rounding import ROUNDERS, Rounding
+from posttrain.learning.models.rounding import ROUNDERS, Rounding, Within
 
 Build = Callable[[Sequence[Sequence[Tensor]]], Mapping[str, torch.optim.Optimizer]]
 """From the stand-ins of each parameter to optimizers by name."""
+
+Kinds = tuple[Callable[..., "OneByOneOptimizer"], Callable[..., "OneByOneOptimizer"]]
+"""What steps after the backward pass, and what within it."""
 
 PIECE_ELEMENTS = {"cpu": 1 << 18}
 MANY_ELEMENTS = 1 << 22
@@ -27,14 +30,18 @@ pieces that starting kernels takes no time. Whole blocks of 256, so that states 
 of the whole."""
 
 
-class _Piece(NamedTuple):
+class WeightPiece(NamedTuple):
     """A parameter, or a part of it, that is stepped at once."""
 
     parameter: int
     """Place of the parameter."""
+    number: int
+    """Of the piece, among all that one process has: noise goes by it."""
     begin: int = 0
     end: int | None = None
-    """Of its numbers in a row; None is all of them, in their shape."""
+    """Of the numbers here in a row; None is all of them, in their shape."""
+    within: Within | None = None
+    """Which of the piece's numbers are here; None is all."""
 
     def of(self, tensor: Tensor) -> Tensor:
         """The piece's numbers in a tensor of the parameter's shape."""
@@ -60,18 +67,16 @@ class OneByOneOptimizer(Optimizer):
         in_pieces: bool,
         offload: bool = False,
     ) -> None:
-        self._pieces = [
-            piece
-            for index, parameter in enumerate(parameters)
-            for piece in _pieces(index, parameter, in_pieces=in_pieces)
+        self._pieces = self.cut(parameters, in_pieces=in_pieces)
+        self._empty = [
+            _empty(parameters[each.parameter], each, on_host=offload) for each in self._pieces
         ]
-        self._rests = [_rest(parameters[each.parameter], each, offload) for each in self._pieces]
-        self._stand_ins = [nn.Parameter(rest) for rest in self._rests]
-        self._numbers: list[list[int]] = [[] for _ in parameters]
-        for number, piece in enumerate(self._pieces):
-            self._numbers[piece.parameter].append(number)
+        self._stand_ins = [nn.Parameter(each) for each in self._empty]
+        self._places: list[list[int]] = [[] for _ in parameters]
+        for place, piece in enumerate(self._pieces):
+            self._places[piece.parameter].append(place)
         super().__init__(
-            parameters, build([[self._stand_ins[n] for n in each] for each in self._numbers])
+            parameters, build([[self._stand_ins[at] for at in each] for each in self._places])
         )
         self._rounding = rounding
         self._offload = offload
@@ -86,12 +91,42 @@ class OneByOneOptimizer(Optimizer):
             for tensor in group["params"]
         }
 
+    def cut(self, parameters: Sequence[Tensor], *, in_pieces: bool) -> list[WeightPiece]:
+        """Cut parameters into what is stepped at once.
+
+        Args:
+            parameters: What is trained.
+            in_pieces: Whether a large one may come in several.
+
+        Returns:
+            The pieces, in their order.
+
+        """
+        pieces: list[WeightPiece] = []
+        for index, parameter in enumerate(parameters):
+            borders = piece_borders(parameter) if in_pieces and parameter.is_contiguous() else []
+            if len(borders) < 2:
+                pieces.append(WeightPiece(index, len(pieces)))
+                continue
+            for begin, end in borders:
+                pieces.append(WeightPiece(index, len(pieces), begin, end))
+        return pieces
+
+    def here(self, tensor: Tensor) -> Tensor:
+        """What this process has of a parameter or of its gradient: all of it."""
+        return tensor
+
+    def gradients(self) -> list[Tensor]:
+        """What is here of those that are there; see `Optimizer.gradients`."""
+        return [self.here(gradient) for gradient in super().gradients()]
+
     @property
     def members(self) -> dict[str, list[Tensor]]:
         """The parameters by the part that steps them."""
         found: dict[str, list[Tensor]] = {name: [] for name in self.parts}
-        for parameter, numbers in zip(self.parameters, self._numbers, strict=True):
-            found[self._owners[numbers[0]][0]].append(parameter)
+        for parameter, places in zip(self.parameters, self._places, strict=True):
+            if places:
+                found[self._owners[places[0]][0]].append(parameter)
         return found
 
     @property
@@ -127,32 +162,38 @@ class OneByOneOptimizer(Optimizer):
         """
         parameter = self.parameters[index]
         assert parameter.grad is not None
-        gradient = parameter.grad
+        gradient = self.here(parameter.grad)
         parameter.grad = None
-        for number in self._numbers[index]:
-            self._step_piece(number, self._pieces[number].of(gradient))
+        for place in self._places[index]:
+            self._step_piece(place, self._pieces[place].of(gradient))
         # Whoever still wants the old value is told so, in place of computing with the new one.
-        increment_version(parameter)
+        increment_version(self.here(parameter))
 
-    def _step_piece(self, number: int, gradient: Tensor) -> None:
-        piece, stand_in = self._pieces[number], self._stand_ins[number]
-        weight = piece.of(self.parameters[piece.parameter].detach())
-        stand_in.data = self._rounding.widened(weight, number)
+    def _step_piece(self, place: int, gradient: Tensor) -> None:
+        piece, stand_in = self._pieces[place], self._stand_ins[place]
+        weight = piece.of(self.here(self.parameters[piece.parameter]).detach())
+        stand_in.data = self._rounding.widened(weight, piece.number)
         stand_in.grad = widened(gradient)
         if self._scale is not None:
             stand_in.grad.mul_(self._scale.to(gradient.device))
-        with self._alone(number) as part:
+        with self._alone(place) as part:
             part.step()
         stand_in.grad = None
         if stand_in.data_ptr() != weight.data_ptr():
-            self._rounding.store(stand_in.data, weight, index=number, step=self._num_steps)
-        stand_in.data = self._rests[number]
+            self._rounding.store(
+                stand_in.data,
+                weight,
+                index=piece.number,
+                step=self._num_steps,
+                within=piece.within,
+            )
+        stand_in.data = self._empty[place]
 
     @contextmanager
-    def _alone(self, number: int) -> Iterator[torch.optim.Optimizer]:
+    def _alone(self, place: int) -> Iterator[torch.optim.Optimizer]:
         """What steps a piece, as if there were no other."""
-        name, group = self._owners[number]
-        part, stand_in = self.parts[name], self._stand_ins[number]
+        name, group = self._owners[place]
+        part, stand_in = self.parts[name], self._stand_ins[place]
         every = part.param_groups
         part.param_groups = [{**every[group], "params": [stand_in]}]
         if self._offload:
@@ -214,11 +255,10 @@ class InBackwardOptimizer(OneByOneOptimizer):
 
         """
         assert max_grad_norm is None
-        left = [p.grad for p in self.parameters if p.grad is not None]
-        norms, self._norms = [*self._norms, *(norm_of([each]) for each in left)], []
+        norms, self._norms = [*self._norms, *(norm_of([each]) for each in self.gradients())], []
         norm = norm_of([torch.stack(norms)]) if norms else torch.tensor(0.0)
         return finite_norm(
-            norm,
+            self.whole(norm),
             moved=", and a part of the weights has moved already (optimization.in_backward), but no"
             " checkpoint was written since: the one before is untouched",
         )
@@ -227,14 +267,19 @@ class InBackwardOptimizer(OneByOneOptimizer):
         def step(parameter: Tensor) -> None:
             if self._is_last:
                 assert parameter.grad is not None
-                self._norms.append(norm_of([parameter.grad]))
+                self._norms.append(norm_of([self.here(parameter.grad)]))
                 self.step_one(index)
 
         return step
 
 
 def one_by_one(
-    parameters: list[nn.Parameter], build: Build, config: OptimizationConfig, *, seed: int
+    parameters: list[nn.Parameter],
+    build: Build,
+    config: OptimizationConfig,
+    *,
+    seed: int,
+    kinds: Kinds | None = None,
 ) -> OneByOneOptimizer:
     """Build what steps parameters one by one.
 
@@ -243,12 +288,14 @@ def one_by_one(
         build: From what stands in for each of them to optimizers by name.
         config: How weights are rounded, when they are stepped, and where moments lie.
         seed: Of what is random in the rounding.
+        kinds: What steps after the backward pass, and within it; None is one process's.
 
     Returns:
         The optimizer.
 
     """
-    kind = InBackwardOptimizer if config.in_backward else OneByOneOptimizer
+    after, within = kinds or (OneByOneOptimizer, InBackwardOptimizer)
+    kind = within if config.in_backward else after
     return kind(
         parameters,
         build,
@@ -258,20 +305,22 @@ def one_by_one(
     )
 
 
-def _pieces(index: int, parameter: Tensor, *, in_pieces: bool) -> list[_Piece]:
-    """A parameter whole, or cut into pieces of which none is small."""
+def piece_borders(parameter: Tensor) -> list[tuple[int, int]]:
+    """Cut the numbers of a parameter in a row into pieces of which none is small.
+
+    Args:
+        parameter: Of any size, here or in shards.
+
+    Returns:
+        Where each piece begins and ends.
+
+    """
     size = PIECE_ELEMENTS.get(parameter.device.type, MANY_ELEMENTS)
-    count = max(1, parameter.numel() // size)
-    if count == 1 or not in_pieces or not parameter.is_contiguous():
-        return [_Piece(index)]
-    borders = [number * size for number in range(count)]
-    return [
-        _Piece(index, begin, end)
-        for begin, end in zip(borders, [*borders[1:], parameter.numel()], strict=True)
-    ]
+    begins = [number * size for number in range(max(1, parameter.numel() // size))]
+    return list(zip(begins, [*begins[1:], parameter.numel()], strict=True))
 
 
-def _rest(parameter: Tensor, piece: _Piece, on_host: bool) -> Tensor:  # noqa: FBT001
+def _empty(parameter: Tensor, piece: WeightPiece, *, on_host: bool) -> Tensor:
     """Nothing, with a piece's number of dimensions and in the type that it is stepped in."""
     dtype = widened(torch.empty(0, dtype=parameter.dtype)).dtype
     device = "cpu" if on_host else parameter.device

@@ -103,11 +103,14 @@ class Optimizer:
             NotFiniteError: It is NaN or infinite.
 
         """
-        gradients = [p.grad for p in self.parameters if p.grad is not None]
-        norm = self.whole(norm_of(gradients))
+        norm = self.whole(norm_of(self.gradients()))
         if max_grad_norm is not None:
             self.scale(norm, max_grad_norm)
         return finite_norm(norm)
+
+    def gradients(self) -> list[Tensor]:
+        """Those that are there."""
+        return [p.grad for p in self.parameters if p.grad is not None]
 
     def scale(self, norm: Tensor, max_grad_norm: float) -> None:
         """Scale the gradients of a norm down to another one, if that is smaller.
@@ -142,8 +145,33 @@ class Optimizer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up a state written by `state_dict`."""
+        refuse_other_processes(state, 1)
         for name, part in self.parts.items():
             part.load_state_dict(state[name])
+
+
+OF_PROCESSES = "of_processes"
+"""Key of a state that each of several processes has written for itself: bytes of each."""
+
+
+def refuse_other_processes(state: Mapping[str, Any], count: int) -> None:
+    """Refuse a state of shards that were cut for another number of processes.
+
+    Args:
+        state: As it was read.
+        count: Of processes now.
+
+    Raises:
+        UserError: It was another one.
+
+    """
+    made = len(state.get(OF_PROCESSES, "."))
+    if made != count:
+        raise UserError(
+            f"the checkpoint has the optimizer's states of {made} processes as these cut them"
+            f" (bfloat16 weights, 8-bit states or in_backward), and this stage has {count}; set"
+            f" resources.processes to {made}, or remove the checkpoint"
+        )
 
 
 def is_narrow(tensor: Tensor) -> bool:

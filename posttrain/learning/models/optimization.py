@@ -31,7 +31,8 @@ class OptimizationConfig(Schedulable):
     The numbers may be schedules, those excepted that say how long a shape is or lasts.
     """
 
-    MECHANICS = frozenset({"states", "rounding", "in_backward", "offload"})
+    # Not `rounding`: to the nearest number small steps are lost, and a policy stands still.
+    MECHANICS = frozenset({"states", "in_backward", "offload"})
     FIXED: ClassVar[frozenset[str]] = frozenset({"weight_decay", "warmup_steps", "decay_fraction"})
 
     optimizer: OptimizerChoice = AdamW()
@@ -68,6 +69,11 @@ class OptimizationConfig(Schedulable):
     def is_constant(self) -> bool:
         """True where the factor is 1 at every step."""
         return self.lr_schedule == "constant" and self.warmup_steps == 0
+
+    def without_effect(self) -> frozenset[str]:
+        """`rounding` where it is what null stands for."""
+        own = frozenset({"rounding"} if self.rounding == "stochastic" else ())
+        return own | super().without_effect()
 
     def packages(self) -> frozenset[str]:
         """Those of optimizers that are not torch's."""
@@ -124,6 +130,32 @@ class OptimizationConfig(Schedulable):
             warmup_steps=self.warmup_steps,
             decay_fraction=self.decay_fraction,
         )
+
+
+def why_whole(config: OptimizationConfig, *, narrow: bool) -> str | None:
+    """Say what of a config cannot step a model of which several processes have a part each.
+
+    Args:
+        config: How weights are stepped.
+        narrow: Whether those that are trained are held in bfloat16.
+
+    Returns:
+        A sentence without its end; None where all of it can.
+
+    """
+    by_piece = narrow or config.in_backward or config.states != "fp32"
+    if by_piece and not config.optimizer.ELEMENTWISE:
+        return (
+            f"optimization.optimizer {config.optimizer.kind} steps whole matrices, and several"
+            " processes have rows of bfloat16 weights each; set it to adamw, or learner.weights to"
+            " fp32"
+        )
+    if config.offload:
+        return (
+            "optimization.offload is for one process that has whole weights; of several,"
+            " learner.offload keeps shards and states in host memory"
+        )
+    return None
 
 
 def learning_rate_factor(

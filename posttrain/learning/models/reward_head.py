@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from posttrain.data.templates import end_of_turn
 from posttrain.learning.models.held_weights import hold_as_stored
 from posttrain.learning.models.load import load_tokenizer, load_weights, save_policy
 from posttrain.learning.models.logprobs import batch_logprobs, hidden_states, states_at
+from posttrain.learning.models.unread import is_unread
 from posttrain.stage.errors import UserError, nearest
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def start_reward_model(
     scale: float = 1.0,
     device: str = "cpu",
     as_stored: bool = False,
+    processes: int = 1,
 ) -> RewardModel:
     """Put an untrained reward model on a policy's weights.
 
@@ -156,6 +158,7 @@ def start_reward_model(
         device: Where the weights go.
         as_stored: True where the policy's weights will be frozen: those that are stored in half
             precision stay so, and only compute in float32. Else all are float32.
+        processes: How many share the model; of several each reads its own rows later on.
 
     Returns:
         The reward model.
@@ -167,7 +170,9 @@ def start_reward_model(
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
     dtype = None if as_stored else torch.float32
-    causal = load_weights(AutoModelForCausalLM, policy_path, device=device, dtype=dtype)
+    causal = load_weights(
+        AutoModelForCausalLM, policy_path, device=device, dtype=dtype, processes=processes
+    )
     tokenizer = load_tokenizer(policy_path)
     if parameterization == "likelihood":
         if as_stored:
@@ -180,21 +185,34 @@ def start_reward_model(
     # The classifier has no output embedding to tie to, and warns about the flag.
     config.tie_word_embeddings = False
     try:
-        model = AutoModelForSequenceClassification.from_config(config)
+        model = _with_trunk(causal, AutoModelForSequenceClassification, as_stored=as_stored)
     except ValueError:
         raise UserError(
             f"reward: transformers has no model with a scalar head for the architecture"
             f" '{config.model_type}'; set reward.parameterization to likelihood"
         ) from None
-    # Handed over where they may stay narrow, so that they are there once.
-    model.base_model.load_state_dict(causal.base_model.state_dict(), assign=as_stored)
     torch.nn.init.zeros_(model.score.weight)
     if as_stored:
         hold_as_stored(model)
-    else:
+    elif not is_unread(model):
         model = model.to(dtype=torch.float32)
-    model = model.to(device=device).eval()
-    return RewardModel(model, tokenizer, parameterization, scale)
+    if not is_unread(model):
+        model = model.to(device=device)
+    return RewardModel(model.eval(), tokenizer, parameterization, scale)
+
+
+def _with_trunk(causal: "PreTrainedModel", kind: Any, *, as_stored: bool) -> "PreTrainedModel":
+    """Make a classifier on the weights of a causal model, read yet or not."""
+    if is_unread(causal):
+        with torch.device("meta"):
+            model: PreTrainedModel = kind.from_config(causal.config)
+        setattr(model, model.base_model_prefix, causal.base_model)
+        model.score.to_empty(device="cpu")
+        return model
+    model = kind.from_config(causal.config)
+    # Handed over where they may stay narrow, so that they are there once.
+    model.base_model.load_state_dict(causal.base_model.state_dict(), assign=as_stored)
+    return model
 
 
 def _pad_apart(tokenizer: "PreTrainedTokenizerBase") -> None:

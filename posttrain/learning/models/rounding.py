@@ -5,7 +5,7 @@ rounding to the nearest throws away every step that is smaller than half of that
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +13,15 @@ from torch import Tensor
 from posttrain.learning.maths.reduce import widened
 from posttrain.learning.models.optimization import RoundingKind
 from posttrain.stage.seeds import purpose_seed
+
+
+class Within(NamedTuple):
+    """Which numbers of a piece of a weight are here, where others lie in other processes."""
+
+    begin: int
+    """The first, of all in a row."""
+    of: int
+    """How many the piece has."""
 
 
 class Rounding:
@@ -25,8 +34,8 @@ class Rounding:
         """The value from which a step is taken, in float32.
 
         Args:
-            parameter: A weight.
-            index: Its place among those that are trained.
+            parameter: A weight, or a piece of a large one.
+            index: Its place among all that are stepped.
 
         Returns:
             The weight itself where that is wide already, else a copy.
@@ -34,14 +43,23 @@ class Rounding:
         """
         return widened(parameter.detach())
 
-    def store(self, wide: Tensor, parameter: Tensor, *, index: int, step: int) -> None:  # noqa: ARG002
+    def store(
+        self,
+        wide: Tensor,
+        parameter: Tensor,
+        *,
+        index: int,  # noqa: ARG002
+        step: int,  # noqa: ARG002
+        within: Within | None = None,  # noqa: ARG002
+    ) -> None:
         """Write a value into its weight.
 
         Args:
             wide: The value, in float32; nobody reads it again.
-            parameter: The weight, changed in place.
-            index: Its place among those that are trained.
+            parameter: The weight or piece, changed in place.
+            index: Its place among all that are stepped.
             step: Steps that were made before this one.
+            within: Which numbers of it these are; None is all.
 
         """
         parameter.copy_(wide)
@@ -57,7 +75,8 @@ class Rounding:
 class Stochastic(Rounding):
     """Up or down by chance, so that the expected value is the value itself.
 
-    Every weight of every step has noise of its own, which follows from a seed: no state is kept.
+    Every weight of every step has noise of its own, which follows from a seed: no state is kept,
+    and each of several processes draws that of its own numbers.
 
     Source: Gupta et al., arXiv 1502.02551, section 3; for bfloat16 weights without a float32 copy
     Zamirai et al., arXiv 2010.06192, section 3.
@@ -66,11 +85,19 @@ class Stochastic(Rounding):
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
-    def store(self, wide: Tensor, parameter: Tensor, *, index: int, step: int) -> None:
+    def store(
+        self,
+        wide: Tensor,
+        parameter: Tensor,
+        *,
+        index: int,
+        step: int,
+        within: Within | None = None,
+    ) -> None:
         """Write a value, rounded by chance; see `Rounding.store`."""
         seed = purpose_seed(self._seed, "rounding", step, index)
         generator = torch.Generator(device=wide.device).manual_seed(seed)
-        parameter.copy_(stochastic_bf16_(wide, generator))
+        parameter.copy_(stochastic_bf16_(wide, generator, within=within))
 
 
 class Kahan(Rounding):
@@ -90,7 +117,15 @@ class Kahan(Rounding):
         left = self._left.get(index)
         return wide if left is None else wide.add_(left)
 
-    def store(self, wide: Tensor, parameter: Tensor, *, index: int, step: int) -> None:  # noqa: ARG002
+    def store(
+        self,
+        wide: Tensor,
+        parameter: Tensor,
+        *,
+        index: int,
+        step: int,  # noqa: ARG002
+        within: Within | None = None,  # noqa: ARG002
+    ) -> None:
         """Write a value, and keep what is left; see `Rounding.store`."""
         parameter.copy_(wide)
         self._left[index] = wide.sub_(parameter).to(parameter.dtype)
@@ -112,7 +147,9 @@ ROUNDERS: Mapping[RoundingKind, Callable[[int], Rounding]] = {
 """From a seed to what rounds, by the name in a recipe."""
 
 
-def stochastic_bf16_(wide: Tensor, generator: torch.Generator) -> Tensor:
+def stochastic_bf16_(
+    wide: Tensor, generator: torch.Generator, *, within: Within | None = None
+) -> Tensor:
     """Round float32 numbers in place to neighboring bfloat16 numbers by chance, without bias.
 
     A bfloat16 number is the upper half of a float32 number. Below it lie 16 bits; a uniform number
@@ -122,6 +159,7 @@ def stochastic_bf16_(wide: Tensor, generator: torch.Generator) -> Tensor:
     Args:
         wide: Numbers in float32, contiguous; changed in place.
         generator: Of the noise, on the device of the numbers.
+        within: Which numbers these are, of as many as noise is drawn for; None is all.
 
     Returns:
         The same tensor, whose numbers are now bfloat16 numbers.
@@ -130,11 +168,13 @@ def stochastic_bf16_(wide: Tensor, generator: torch.Generator) -> Tensor:
     noise = torch.randint(
         -(1 << 15),
         1 << 15,
-        wide.shape,
+        wide.shape if within is None else (within.of,),
         dtype=torch.int16,
         device=wide.device,
         generator=generator,
     )
+    if within is not None:
+        noise = noise[within.begin : within.begin + wide.numel()].view(wide.shape)
     # The sign has a bit of its own, so that adding moves away from zero on either side.
     wide.view(torch.int32).add_(1 << 15).add_(noise).bitwise_and_(-(1 << 16))
     return wide

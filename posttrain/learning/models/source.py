@@ -24,7 +24,11 @@ class ModelSource(StageConfig):
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.path is None) == (self.name is None):
-            raise ValueError("give either path (a local directory) or name (on the hub), not both")
+            said = "neither path nor name is set" if self.path is None else "path and name are set"
+            raise ValueError(
+                f"{said}; set one of them: path, the folder of a local model, or name, with its"
+                " revision, of one on the hub"
+            )
         if self.name is not None and not _is_commit(self.revision):
             raise ValueError(
                 f"'{self.name}' needs revision, the commit to take as 40 hexadecimal digits; "

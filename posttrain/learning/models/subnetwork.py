@@ -35,10 +35,16 @@ class Subnetwork:
             masks: By the name of a tensor, True where it may move, of its shape.
 
         Raises:
-            UserError: A mask is of no tensor of the model.
+            UserError: A mask is of no tensor of the model, or of one that is not trained.
 
         """
         parameters = _parameters(model, masks)
+        frozen = next((name for name in masks if not parameters[name].requires_grad), None)
+        if frozen is not None:
+            raise UserError(
+                f"the subnetwork has a mask of '{frozen}', and adapters are trained in the place of"
+                " weights; leave learner.lora out, or train a model without a subnetwork"
+            )
         self._held = [
             (parameters[name], mask.to(parameters[name].device), parameters[name].detach().clone())
             for name, mask in masks.items()

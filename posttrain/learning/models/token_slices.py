@@ -4,13 +4,12 @@ The logits of a slice exist while it is worked on, and again in its backward pas
 all tokens at once. `logprobs` has the plain log-probabilities.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
+from posttrain.learning.models.chunks import in_chunks
 from posttrain.learning.models.final_logits import FinalLogits, final_logits
 from posttrain.learning.models.logprobs import CHUNK_ELEMENTS
 from posttrain.learning.models.next_token import logits_by
@@ -47,17 +46,7 @@ def in_slices(
     # Handed over, as the shards of several processes are gathered for the forward pass alone.
     by = of_slice, final_logits(model.config), head.weight, head.bias
     size = max(1, CHUNK_ELEMENTS // head.weight.shape[0])
-    if len(targets_N) <= size:
-        return _apply(*by, hidden_ND, targets_N, *beside)
-    split: list[Sequence[Tensor]] = [
-        torch.split(each, size) for each in (hidden_ND, targets_N, *beside)
-    ]
-    parts = [
-        # Nothing in it is random, so no generator needs to be put back when it is computed again.
-        checkpoint(_apply, *by, *slices, use_reentrant=False, preserve_rng_state=False)
-        for slices in zip(*split, strict=True)
-    ]
-    return tuple(torch.cat(each) for each in zip(*parts, strict=True))
+    return in_chunks(_apply, by, hidden_ND, targets_N, *beside, size=size)
 
 
 def _apply(

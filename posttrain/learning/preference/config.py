@@ -171,6 +171,19 @@ class PreferenceConfig(TrainingConfig):
         self._oracle_is_asked()
         return self
 
+    def beyond_processes(self, processes: int) -> str | None:
+        """Say what is sampled while it trains; see `StageConfig.beyond_processes`."""
+        if processes == 1:
+            return None
+        if self.rounds:
+            return "rounds sample in one process; set rounds to 0, or leave resources.processes out"
+        if self.algorithm.draws_own:
+            return (
+                "own samples are drawn in one process; leave resources.processes out, or the term"
+                " that asks for them"
+            )
+        return super().beyond_processes(processes)
+
     @property
     def compares_neighbors(self) -> bool:
         """True where an oracle labels each sample of a round and the next one, and none builds."""

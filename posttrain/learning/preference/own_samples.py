@@ -16,7 +16,6 @@ from posttrain.learning.rollouts.engines.base import Prompt, RolloutEngine
 from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.limits import tokens_for
 from posttrain.stage.context import StageContext
-from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
@@ -99,15 +98,7 @@ def own_sampling(
     Yields:
         What completes the parts of a step.
 
-    Raises:
-        UserError: Several processes learn.
-
     """
-    if context.processes > 1:
-        raise UserError(
-            "preference: own samples are drawn in one process; leave resources.processes out, or"
-            " the term that asks for them"
-        )
     limit = tokens_for(config.sampling.max_tokens, policy.model, note=context.note)
     size = config.sampling.batch_size
     with open_engine(config.sampling.engine, policy, batch_size=size) as engine:

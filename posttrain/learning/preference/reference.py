@@ -12,6 +12,7 @@ from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.algorithms.preference import PreferenceAlgorithm
 from posttrain.learning.preference.frozen_policy import FrozenPolicy
 from posttrain.learning.preference.objective import reduced_logprobs
+from posttrain.learning.training.asking import ask, in_turns, writes
 from posttrain.learning.training.pairwise import PairRows
 from posttrain.stage.hashing import sha256_of
 
@@ -66,9 +67,13 @@ def reference_values(
             missing.append((portion, indices, path))
     if not missing:
         return values_SN
-    with policy.reading() as model:
+
+    def asked(model: "PreTrainedModel") -> None:
         for portion, indices, path in missing:
             values_SN[:, indices] = _portion(algorithm, model, rows, portion, path)
+
+    with policy.reading() as model:
+        ask(model, asked)
     return values_SN
 
 
@@ -81,16 +86,17 @@ def _portion(
 ) -> Tensor:
     from safetensors.torch import save_file
 
-    found = []
-    for bucket in buckets:
+    def values_of(bucket: Sequence[int]) -> Tensor:
         pairs = rows.table(bucket, sides=(0, 1)).batch(range(len(bucket))).to(model.device)
         values = [*reduced_logprobs(algorithm, model, pairs, paired=True).chunk(2)]
         if len(rows.sides) > 2:
             extra = rows.table(bucket, sides=(2,)).batch(range(len(bucket))).to(model.device)
             values.append(reduced_logprobs(algorithm, model, extra, paired=False))
-        found.append(torch.stack(values).cpu())
-    joined = torch.cat(found, dim=1)
-    draft = path.with_suffix(".draft")
-    save_file({"values": joined}, draft)
-    draft.replace(path)
+        return torch.stack(values).cpu()
+
+    joined = torch.cat(in_turns(model, buckets, values_of), dim=1)
+    if writes(model):
+        draft = path.with_suffix(".draft")
+        save_file({"values": joined}, draft)
+        draft.replace(path)
     return joined

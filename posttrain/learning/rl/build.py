@@ -17,12 +17,8 @@ from posttrain.learning.rl.turn_learner import build_turn_learner
 from posttrain.learning.training.prepare import (
     check_quiet,
     prepare_for_training,
-    refuse_offload_alone,
     without_dropout,
 )
-
-# Stages that learn load with it.
-from posttrain.learning.training.prepare import load_to_train as load_to_train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -60,7 +56,6 @@ def build_learner(
             "rl: a reference is connected but the algorithm has no kl, so it would change nothing;"
             " set algorithm.regularizers.kl or leave the reference out"
         )
-    refuse_offload_alone(config.learner, processes=context.processes, where="rl")
     # All start from plain weights, so they are copied before an adapter is attached.
     kept = own_reference(policy, config, context, reference)
     mask = start_mask(policy, config, context)
@@ -88,21 +83,16 @@ def build_learner(
     )
     learner = PolicyLearner(passes=passes, optimizer=optimizer, scratch=context.scratch)
     if config.learner.router_loss is not None:
-        passes.router = _router_loss(policy, config.learner.router_loss, context)
+        passes.router = _router_loss(policy, config.learner.router_loss)
     learner.beside = build_beside(policy, passes, inputs, seed=context.seed)
     if context.processes == 1:
         return learner
     from posttrain.learning.rl.sharded import in_shards
 
-    return in_shards(learner)
+    return in_shards(learner, seed=context.seed)
 
 
-def _router_loss(policy: Policy, coefficient: float, context: StageContext) -> "RouterLoss":
+def _router_loss(policy: Policy, coefficient: float) -> "RouterLoss":
     from posttrain.learning.training.router_loss import RouterLoss
 
-    if context.processes > 1:
-        raise UserError(
-            "rl.learner.router_loss is for one process; leave it out, or leave resources.processes"
-            " out"
-        )
     return RouterLoss.of(policy.model, coefficient)

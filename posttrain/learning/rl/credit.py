@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from posttrain.learning.algorithms.objective import (
+from posttrain.learning.algorithms.credit_assignment import (
     advantages,
     generation_marks,
     generation_weights,

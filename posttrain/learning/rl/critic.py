@@ -34,7 +34,8 @@ class Critic:
         self.trunk.eval()
         weight = policy.get_input_embeddings().weight
         wide = widened(weight[:0]).dtype
-        self.head = nn.Linear(weight.shape[1], 1, bias=False).to(weight.device, wide)
+        device = "cpu" if weight.is_meta else weight.device
+        self.head = nn.Linear(weight.shape[1], 1, bias=False).to(device, wide)
         nn.init.zeros_(self.head.weight)
         self.optimizer = critic_optimizer(self.head, self.trunk if self.owns_trunk else None)
 

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from posttrain.learning.algorithms.objective import (
-    denominator,
-    policy_objective,
-)
+from posttrain.learning.algorithms.objective import denominator, policy_objective
 from posttrain.learning.algorithms.part_outputs import MeasuredPast, PartOutputs
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import bit_sums
@@ -198,15 +195,8 @@ class PolicyLearner:
                 router.begin(self.model, [part.routed() for part in parts])
         totals: dict[str, float] = {}
         for number, (part, count) in enumerate(zip(parts, counts, strict=True), start=1):
-            with watching_router(self.passes) as routed:
-                loss, metrics = self.loss(
-                    part, denominator=whole, of_critic=max(1, of_critic), first=first
-                )
-            if router is not None:
-                term = router.term(routed[0], part.routed())
-                loss = loss + router.coefficient * term
-                # A metric is a mean over the part's tokens, and this is a share of the update's.
-                metrics["router_loss"] = term.detach() * sum(counts) / max(1, count)
+            denominators = whole, max(1, of_critic)
+            loss, metrics = balanced_loss(self, part, denominators, first, sum(counts))
             scalar = float(loss.detach())
             refuse_infinite(scalar, self.outputs, where=where)
             self.optimizer.backward(loss, last=number == len(parts))
@@ -362,3 +352,35 @@ def whole_denominator(parts: Sequence[TrainBatch], config: RlConfig) -> int:
     """
     algorithm, longest = config.algorithm, config.longest
     return sum(denominator(algorithm, part.mask_BT, max_tokens=longest) for part in parts)
+
+
+def balanced_loss(
+    learner: PolicyLearner,
+    part: TrainBatch,
+    denominators: tuple[int, int],
+    first: bool,
+    num_tokens: int,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute the loss of a micro-batch, with what keeps a router even where that is asked for.
+
+    Args:
+        learner: Of the policy.
+        part: The micro-batch.
+        denominators: Of the update, and of its critic: see `PolicyLearner.loss`.
+        first: True for the first update of a step.
+        num_tokens: Drawn tokens of the update.
+
+    Returns:
+        As `PolicyLearner.loss`.
+
+    """
+    whole, of_critic = denominators
+    router = learner.passes.router
+    with watching_router(learner.passes) as routed:
+        loss, metrics = learner.loss(part, denominator=whole, of_critic=of_critic, first=first)
+    if router is not None:
+        term = router.term(routed[0], part.routed())
+        loss = loss + router.coefficient * term
+        # A metric is a mean over the part's tokens, and this is a share of the update's.
+        metrics["router_loss"] = term.detach() * num_tokens / max(1, part.num_tokens)
+    return loss, metrics

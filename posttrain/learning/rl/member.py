@@ -20,9 +20,11 @@ from posttrain.learning.rollouts.limits import leaves_room
 from posttrain.learning.rollouts.scoring import make_prompts
 from posttrain.stage.seeds import purpose_seed
 
-FIRST = "policy_1"
-"""Name of the policy that the stage hands on. `policy` is, as the origin of a rollout, whoever
-learns from it."""
+COPIED = "policy"
+"""Begins the names of the first policy and its copies; alone, as the origin of a rollout, it is
+whoever learns from that."""
+FIRST = f"{COPIED}_1"
+"""Name of the policy that the stage hands on."""
 
 
 class Shared(NamedTuple):

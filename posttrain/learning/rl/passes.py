@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -12,14 +12,13 @@ from torch import Tensor
 from posttrain.data.batching import length_buckets
 from posttrain.learning.maths.entropy import entropy_from_hidden, entropy_from_logits
 from posttrain.learning.maths.reduce import widened
-from posttrain.learning.models.final_logits import FinalLogits, final_logits
+from posttrain.learning.models.final_logits import final_logits
 from posttrain.learning.models.logprobs import (
-    CHUNK_ELEMENTS,
     TokenStatistics,
     hidden_states,
     token_statistics,
 )
-from posttrain.learning.models.narrow import head_product
+from posttrain.learning.models.token_slices import in_slices
 from posttrain.learning.rl.batch import TrainBatch, TrainSample, collate, lengths_and_groups
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.critic import Critic
@@ -127,28 +126,31 @@ class ModelPasses:
 
     def entropy(self, batch: TrainBatch) -> Tensor:
         """Exact entropy at the drawn tokens in nats, with gradient; 0 at the others. ``[B, T]``."""
-        hidden_ND, head, final = _before_the_head(self, batch)
-        if final.changes_nothing and head.bias is None:
-            entropy_N = entropy_from_hidden(
-                hidden_ND / self.config.temperature, widened(head.weight)
-            )
+        model, temperature = self.trainable.model, self.config.temperature
+        hidden_ND, head = _before_the_head(self, batch), model.get_output_embeddings()
+        if final_logits(model.config).changes_nothing and head.bias is None:
+            entropy_N = entropy_from_hidden(hidden_ND / temperature, head.weight)
         else:
-            logits_NV = final(head_product(hidden_ND, head.weight, head.bias))
-            entropy_N = entropy_from_logits(logits_NV / self.config.temperature)
+
+            def of_slice(logits_NV: Tensor, _: Tensor) -> tuple[Tensor]:
+                return (entropy_from_logits(logits_NV / temperature),)
+
+            tokens_N = batch.input_ids_BT[batch.mask_BT]
+            (entropy_N,) = in_slices(model, hidden_ND, tokens_N, of_slice)
         zeros_BT = entropy_N.new_zeros(batch.mask_BT.shape)
         return zeros_BT.masked_scatter(batch.mask_BT, entropy_N)
 
     def vocabulary_logprobs(self, batch: TrainBatch) -> Tensor:
         """Mean log-probability of all tokens where one was drawn, as the policy is. ``[B, T]``."""
+
+        def of_slice(logits_NV: Tensor, _: Tensor) -> tuple[Tensor]:
+            logits_NV = logits_NV / self.config.temperature
+            return (logits_NV.mean(-1) - logits_NV.logsumexp(-1),)
+
         with torch.no_grad():
-            hidden_ND, head, final = _before_the_head(self, batch)
-            chunks = torch.split(hidden_ND, max(1, CHUNK_ELEMENTS // head.weight.shape[0]))
-            found = [torch.zeros(0, device=hidden_ND.device)]
-            for chunk_ND in chunks:
-                logits_NV = final(head_product(chunk_ND, head.weight, head.bias))
-                logits_NV = logits_NV / self.config.temperature
-                found.append(logits_NV.mean(-1) - logits_NV.logsumexp(-1))
-            mean_N = torch.cat(found)
+            hidden_ND = _before_the_head(self, batch)
+            tokens_N = batch.input_ids_BT[batch.mask_BT]
+            (mean_N,) = in_slices(self.trainable.model, hidden_ND, tokens_N, of_slice)
         return mean_N.new_zeros(batch.mask_BT.shape).masked_scatter(batch.mask_BT, mean_N)
 
     def vocabulary_ratio(self, batch: TrainBatch) -> Tensor:
@@ -228,16 +230,11 @@ def rows_of(
     return {place: tuple(values_T[mask_T].tolist()) for place, values_T, mask_T in values}
 
 
-def _before_the_head(passes: ModelPasses, batch: TrainBatch) -> tuple[Tensor, Any, FinalLogits]:
-    """The hidden states that the drawn tokens were said from, the head, and what follows it."""
-    model = passes.trainable.model
+def _before_the_head(passes: ModelPasses, batch: TrainBatch) -> Tensor:
+    """The hidden states that the drawn tokens were said from. ``[N, D]``."""
     with passes.trainable.computing():
-        hidden_BTD = widened(hidden_states(model, batch.input_ids_BT)[:, :-1])
-    return (
-        hidden_BTD[batch.mask_BT[:, 1:]],
-        model.get_output_embeddings(),
-        final_logits(model.config),
-    )
+        hidden_BTD = hidden_states(passes.trainable.model, batch.input_ids_BT)
+    return widened(hidden_BTD[:, :-1])[batch.mask_BT[:, 1:]]
 
 
 def learned(passes: ModelPasses, input_ids_BT: Tensor, mask_BT: Tensor) -> TokenStatistics:

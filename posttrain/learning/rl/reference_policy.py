@@ -1,6 +1,5 @@
 """The policy that a divergence is measured from: it stays, follows slowly, or begins anew."""
 
-import copy
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -197,8 +196,8 @@ def own_reference(
     if path is None and config.learner.lora is not None and not config.reference.MOVES:
         return None
     if path is None:
-        return ReferencePolicy(copy.deepcopy(policy.model), config.reference)
-    loaded = load_to_train(path, config.learner, device=context.device)
+        return ReferencePolicy(policy.copied(), config.reference)
+    loaded = load_to_train(path, config.learner, device=context.device, processes=context.processes)
     check_same_tokenizer(policy.tokenizer, loaded.tokenizer, where="rl.inputs.reference")
     if config.reference.MOVES and _shapes(loaded.model) != _shapes(policy.model):
         raise UserError(

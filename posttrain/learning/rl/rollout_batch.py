@@ -8,7 +8,7 @@ from torch import Tensor
 
 from posttrain.learning.algorithms.advantages.base import Advantage
 from posttrain.learning.algorithms.batches import RolloutBatch
-from posttrain.learning.algorithms.objective import informative
+from posttrain.learning.algorithms.credit_assignment import informative
 from posttrain.learning.rewards.config import REWARD
 from posttrain.learning.rl.batch import TokenValues
 from posttrain.learning.rl.failures import errors_of_rl

@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from posttrain.learning.curriculum.base import ProblemPool
-from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.models.context import check_reads_alike
 from posttrain.learning.models.load import Policy, weights_digest
 from posttrain.learning.rl.build import build_learner
-from posttrain.learning.rl.build import load_to_train as load_to_train
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.member import FIRST, Member
+from posttrain.learning.rl.member import COPIED, FIRST, Member
 from posttrain.learning.rl.several_config import SeveralConfig
 from posttrain.learning.rl.state import start_state
 from posttrain.learning.rl.tools import open_tools
 from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
+from posttrain.learning.training.prepare import load_to_train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
@@ -70,7 +69,7 @@ def build_policies(
         )
     for number in range(2, count + 1):
         if len(policies) < count:
-            policies[f"{POLICY}_{number}"] = Policy(copy.deepcopy(first.model), first.tokenizer)
+            policies[f"{COPIED}_{number}"] = Policy(copy.deepcopy(first.model), first.tokenizer)
     read = {port: inputs[port] for port in ("reference",) if port in inputs}
     found = []
     for name, policy in policies.items():
@@ -139,9 +138,9 @@ def _further(
 ) -> Policy:
     """A connected policy, which must read and write what the first does."""
     where = f"coevolve.inputs.{POLICIES}.{name}"
-    if name.startswith(POLICY):
+    if name.startswith(COPIED):
         raise UserError(
-            f"{where}: names that begin with {POLICY} are those of the first policy and its copies;"
+            f"{where}: names that begin with {COPIED} are those of the first policy and its copies;"
             " connect it under another name"
         )
     loaded = load_to_train(path, config.learner, device=context.device)

@@ -15,7 +15,6 @@ from posttrain.learning.models.distributed.group import (
     ProcessGroup,
     current_process_group,
 )
-from posttrain.learning.models.distributed.optim import ShardedOptimizer
 from posttrain.learning.models.distributed.shard import (
     Sharded,
     lend_whole,
@@ -30,12 +29,12 @@ from posttrain.learning.rl.learner import (
     MAXIMA,
     SUMS,
     PolicyLearner,
+    balanced_loss,
     whole_denominator,
 )
 from posttrain.learning.rl.sharded_models import (
     ShardedCritic,
     ShardedPasses,
-    refuse_whole_weights,
 )
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, Stateful
@@ -113,9 +112,15 @@ class ShardedPolicyLearner(PolicyLearner):
         num_tokens = sum(part.num_tokens for part in parts)
         sums: dict[str, float] = {}
         maxima: dict[str, float] = {}
-        for part, counts in shares(parts, self.group):
-            loss, metrics = self.sharded(self._loss_there, part, denominators, first)
-            (loss if counts else 0.0 * loss).backward()
+        router = self.passes.router
+        if router is not None:
+            with self.trainable.computing():
+                # Each counts the experts of all tokens: a share of the loss needs those of others.
+                self.sharded(router.begin, [part.routed() for part in parts])
+        mine = shares(parts, self.group)
+        for number, (part, counts) in enumerate(mine, start=1):
+            loss, metrics = self.sharded(self._loss_there, part, denominators, first, num_tokens)
+            self.optimizer.backward(loss if counts else 0.0 * loss, last=number == len(mine))
             share = part.num_tokens / num_tokens if counts else 0.0
             sums["loss"] = sums.get("loss", 0.0) + (float(loss.detach()) if counts else 0.0)
             for name, value in metrics.items():
@@ -129,24 +134,35 @@ class ShardedPolicyLearner(PolicyLearner):
         return totals
 
     def _loss_there(
-        self, _: Any, part: TrainBatch, denominators: tuple[int, int], first: bool
+        self,
+        _: Any,
+        part: TrainBatch,
+        denominators: tuple[int, int],
+        first: bool,
+        num_tokens: int,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        whole, of_critic = denominators
-        return self.loss(part, denominator=whole, of_critic=of_critic, first=first)
+        return balanced_loss(self, part, denominators, first, num_tokens)
 
 
-def in_shards(learner: PolicyLearner) -> ShardedPolicyLearner:
-    """The same learner as one of several processes; its model lends its weights and is whole."""
-    refuse_whole_weights(learner.passes.config)
+def in_shards(learner: PolicyLearner, *, seed: int) -> ShardedPolicyLearner:
+    """The same learner as one of several processes; its model lends its weights and is whole.
+
+    Args:
+        learner: Of the whole policy, before anything was learned.
+        seed: Of what is random in the rounding of weights.
+
+    Returns:
+        The learner of this process.
+
+    Raises:
+        UserError: The optimizer needs whole weights.
+
+    """
     passes = learner.passes
     group = current_process_group(passes.device)
     offload = passes.config.learner.offload
     sharded = shard(learner.model, group, offload=offload)
-    optimizer = build_optimizer(
-        sharded.model,
-        passes.config.optimization,
-        sharded=True,
-    )
+    optimizer = build_optimizer(sharded.model, passes.config.optimization, seed=seed, group=group)
     given = {each.name: getattr(passes, each.name) for each in fields(passes)}
     given["trainable"] = twin(learner.trainable, sharded.model)
     if passes.critic is not None:
@@ -157,7 +173,7 @@ def in_shards(learner: PolicyLearner) -> ShardedPolicyLearner:
         given["reference"], reference = passes.reference.of_shards(split, sharded.model)
     made = ShardedPolicyLearner(
         passes=ShardedPasses(**given, group=group, sharded=sharded, sharded_reference=reference),
-        optimizer=ShardedOptimizer(optimizer, group),
+        optimizer=optimizer,
         scratch=learner.scratch,
         beside=learner.beside,
         group=group,

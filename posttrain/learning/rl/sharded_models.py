@@ -13,11 +13,9 @@ from posttrain.learning.models.distributed.group import ProcessGroup
 from posttrain.learning.models.distributed.optim import ShardedOptimizer
 from posttrain.learning.models.distributed.shard import Sharded, shard
 from posttrain.learning.rl.batch import TrainBatch, TrainSample, lengths_and_groups
-from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.critic import Critic, critic_optimizer, values_on_trunk
 from posttrain.learning.rl.passes import ModelPasses, Pass, rows_of
 from posttrain.learning.training.sharded import shares
-from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -137,18 +135,3 @@ class ShardedCritic(Critic):
         if self.owns_trunk:
             InShards(self.trunk.base_model, self._group).load_state_dict(state["trunk"])
         self.optimizer.load_state_dict(state["optimizer"])
-
-
-def refuse_whole_weights(config: RlConfig) -> None:
-    """Refuse, by UserError, what works on whole weights."""
-    asked = {
-        "the mean over the vocabulary": "vocabulary_ratio" in config.algorithm.needs,
-        "advantage learned": "turn_values" in config.algorithm.needs,
-        "updates.rehearsals": bool(config.updates.rehearsals),
-    }
-    for name, is_set in asked.items():
-        if is_set:
-            raise UserError(
-                f"rl: {name} works on whole weights, but several processes have a part each; do"
-                " without it, or leave resources.processes out"
-            )

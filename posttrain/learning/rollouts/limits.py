@@ -1,11 +1,13 @@
 """How long an answer may get, and which prompts leave room for one."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posttrain.learning.models.record import (
     TAUGHT_QUANTILE,
     answer_lengths,
+    answer_lengths_in,
     limit_for,
     share_over,
     tokens_needed,
@@ -36,7 +38,29 @@ def tokens_for(
         Most tokens of an answer.
 
     """
-    known = [answer_lengths(model) for model in models]
+    return _limit(max_tokens, [answer_lengths(model) for model in models], note)
+
+
+def tokens_for_stored(max_tokens: "MaxTokens", *policies: Path, note: Callable[[str], None]) -> int:
+    """Do the same for policies that are not loaded.
+
+    Args:
+        max_tokens: As the recipe has it.
+        *policies: Folders of what samples.
+        note: Takes a sentence.
+
+    Returns:
+        Most tokens of an answer.
+
+    """
+    return _limit(max_tokens, [answer_lengths_in(folder) for folder in policies], note)
+
+
+def _limit(
+    max_tokens: "MaxTokens",
+    known: Sequence[Mapping[str, Sequence[int]]],
+    note: Callable[[str], None],
+) -> int:
     if max_tokens != "auto":
         told = [
             f"{share:.0%} of the answers of {source} that the policy was taught are longer than"

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.data.swing import SwingConfig
 from posttrain.learning.algorithms.part import named_parts
 from posttrain.learning.models.attention import Attention
 from posttrain.learning.models.checkpoints_config import CheckpointsConfig
-from posttrain.learning.models.optimization import OptimizationConfig
+from posttrain.learning.models.optimization import OptimizationConfig, why_whole
+from posttrain.learning.swing import SwingConfig
 from posttrain.learning.training.alarms.base import Alarm
 from posttrain.learning.training.alarms.registry import ALARMS
 from posttrain.learning.training.metrics import HELDOUT, ROUTED, STEP, check_metric
@@ -134,9 +134,40 @@ class LearnerConfig(StageConfig):
         """Whether adapters are trained on frozen weights that are held narrow."""
         return self.lora is not None and self.weights != "fp32"
 
+    @property
+    def trains_narrow(self) -> bool:
+        """Whether the weights that are trained are held in bfloat16."""
+        return self.weights == "bf16" and self.lora is None
+
+    @property
+    def reads_by_rows(self) -> bool:
+        """Whether some rows of a weight are enough for a process that has only these.
+
+        Weights of 4 bits are whole in each, and lengths of rows (DoRA) begin with those that are
+        there.
+        """
+        return self.weights != "nf4" and not (self.lora is not None and self.lora.dora)
+
     def packages(self) -> frozenset[str]:
         """What holds weights in 4 bits; see `StageConfig.packages`."""
         return frozenset({"bitsandbytes"} if self.weights == "nf4" else ())
+
+    def beyond_processes(self, processes: int) -> str | None:
+        """Say what one process has nothing of; see `StageConfig.beyond_processes`."""
+        asked = {
+            "offload": (self.offload, "keeps the shards of several processes in host memory"),
+            "context_parallel": (
+                self.context_parallel,
+                "shares the tokens of a row out among several processes",
+            ),
+        }
+        for name, (is_set, does) in asked.items():
+            if is_set and processes == 1:
+                return (
+                    f"learner.{name} {does}, and this stage has one; set resources.processes, or"
+                    f" leave learner.{name} out"
+                )
+        return None
 
     @model_validator(mode="after")
     def _frozen_weights_alone_are_quantized(self) -> Self:
@@ -261,6 +292,12 @@ class TrainingConfig(StageConfig):
                 " first one; let it go by the step, with over"
             )
         return self
+
+    def beyond_processes(self, processes: int) -> str | None:
+        """Say what of the steps needs whole weights; see `StageConfig.beyond_processes`."""
+        if processes == 1:
+            return None
+        return why_whole(self.optimization, narrow=self.learner.trains_narrow)
 
     def refuse_unmeasured(self) -> None:
         """Refuse, by ValueError, what follows or watches what no step of this config measures."""

@@ -8,6 +8,7 @@ from posttrain.data.rows import TokenRow, TokenTable, position_ids
 from posttrain.learning.models.attention import Attention, set_attention
 from posttrain.learning.models.document_attention import BY_DOCUMENT, takes_documents
 from posttrain.learning.models.logprobs import hidden_states
+from posttrain.learning.training.asking import ask
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def prepare_packing(model: "PreTrainedModel", attention: Attention | None) -> No
         attention = BY_DOCUMENT
     if attention:
         set_attention(model, attention)
-    check_packing(model)
+    ask(model, check_packing)
 
 
 @torch.no_grad()

@@ -20,13 +20,15 @@ from posttrain.learning.models.attention import set_attention
 from posttrain.learning.models.held_weights import hold_as_stored
 from posttrain.learning.models.hold import hold_as
 from posttrain.learning.models.load import Policy, load_policy, save_policy, weights_digest
-from posttrain.learning.models.logprobs import hidden_states
 from posttrain.learning.models.narrow import narrow_weights
 from posttrain.learning.models.record import remember_lengths, remember_parent
 from posttrain.learning.models.subnetwork import Subnetwork, subnetwork_of
+
+# Who makes a model ready whose log-probabilities are compared makes it quiet.
+from posttrain.learning.training.asking import check_quiet as check_quiet
+from posttrain.learning.training.asking import without_dropout as without_dropout
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.progress import Stateful
-from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
@@ -147,13 +149,15 @@ class Trainable:
         save_policy(self.model, tokenizer, path)
 
 
-def load_to_train(path: Path, config: LearnerConfig, *, device: str) -> Policy:
+def load_to_train(path: Path, config: LearnerConfig, *, device: str, processes: int = 1) -> Policy:
     """Load a policy that is to be trained, or to stand beside one.
 
     Args:
         path: Folder in Hugging Face's format.
         config: Says how weights are held, and whether they are frozen.
         device: Where the weights go, as torch names it.
+        processes: How many share it. Of several each reads its own rows, once it is in shards; all
+            of it where that is quantized, or lengths of its rows are trained (DoRA).
 
     Returns:
         The policy, in evaluation mode. Where weights were rounded, it knows what they were, and so
@@ -163,10 +167,11 @@ def load_to_train(path: Path, config: LearnerConfig, *, device: str) -> Policy:
         UserError: It cannot be loaded.
 
     """
+    reading = processes if config.reads_by_rows else 1
     if config.weights == "fp32":
-        return load_policy(path, device=device)
+        return load_policy(path, device=device, processes=reading)
     # As they are stored: numbers in half precision are never widened on the way.
-    policy = load_policy(path, device=device, dtype=None)
+    policy = load_policy(path, device=device, dtype=None, processes=reading)
     if config.lora is not None:
         hold_as_stored(policy.model)
         return policy
@@ -224,25 +229,6 @@ def prepare_for_training(
     return Trainable(model, config, adapter, average, subnetwork_of(model))
 
 
-def refuse_offload_alone(config: LearnerConfig, *, processes: int, where: str) -> None:
-    """Refuse to keep the shards of one process in host memory.
-
-    Args:
-        config: Of the learner.
-        processes: How many share the stage.
-        where: Its name.
-
-    Raises:
-        UserError: There is one, which has no shards.
-
-    """
-    if config.offload and processes == 1:
-        raise UserError(
-            f"{where}.learner.offload keeps the shards of several processes in host memory, and"
-            " this stage has one; set resources.processes, or leave learner.offload out"
-        )
-
-
 def remember_answers(
     model: "PreTrainedModel", rows: Sequence[TokenRow], sources: Sequence[str]
 ) -> None:
@@ -276,52 +262,3 @@ def _recompute_activations(model: "PreTrainedModel") -> None:
         # The name that every transformers 5 has; its newest calls it activation_checkpointing.
         warnings.simplefilter("ignore", FutureWarning)
         model.gradient_checkpointing_enable({"use_reentrant": False})
-
-
-def without_dropout(model: torch.nn.Module) -> None:
-    """Set every dropout to 0, so that training mode computes what evaluation mode does.
-
-    Args:
-        model: Changed in place; its configuration stays as it is.
-
-    """
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-        for name, value in module.__dict__.items():
-            # A router's `jitter_noise`, as Mixtral's, is drawn in training mode alone, too.
-            if isinstance(value, float) and ("drop" in name or name == "jitter_noise"):
-                module.__dict__[name] = 0.0
-
-
-@torch.no_grad()
-def check_quiet(model: "PreTrainedModel") -> None:
-    """Refuse a model whose log-probabilities are noisy in training mode without dropout even.
-
-    Falcon asks its configuration at every pass; routers of Phi-3.5-MoE draw their experts.
-
-    Args:
-        model: Its mode stays as it is.
-
-    Raises:
-        UserError: It is noisy, and these settings may be why.
-
-    """
-    config = model.config.get_text_config()
-    stated = [
-        name
-        for name, value in vars(config).items()
-        if value and ("drop" in name or "jitter" in name)
-    ]
-    if not stated:
-        return
-    ids_BT = torch.arange(8, device=model.device)[None]
-    was_training = model.training
-    loud, quiet = (hidden_states(model.train(mode), ids_BT) for mode in (True, False))
-    model.train(was_training)
-    if not torch.allclose(loud, quiet, rtol=1e-3, atol=1e-3 * float(quiet.abs().max())):
-        raise UserError(
-            f"the architecture '{config.model_type}' is random in training mode, so that"
-            f" log-probabilities would be noisy; set {' and '.join(sorted(stated))} to 0 in the"
-            " model's config.json, or take another architecture"
-        )

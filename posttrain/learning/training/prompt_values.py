@@ -9,12 +9,15 @@ from torch import Tensor
 
 from posttrain.data.rows import RowFacts, TokenRow
 from posttrain.learning.models.logprobs import hidden_states
+from posttrain.learning.training.asking import ask
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.prepare import precision_of
 from posttrain.learning.training.token_batches import heldout_batches
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from posttrain.learning.models.load import Policy
 
 _RIDGE = 0.1
@@ -119,14 +122,20 @@ def _states(policy: "Policy", rows: Sequence[TokenRow], config: TrainingConfig) 
     """The last hidden state of the token before each row's first that bears loss. ``[P, D]``."""
     policy.model.eval()
     batches = heldout_batches(policy, rows, config)
-    found: dict[int, Tensor] = {}
-    for step, members in enumerate(batches.steps):
-        batch = batches.micro_batches(step)[0].to(policy.model.device)
-        with precision_of(config.learner, policy.model):
-            hidden_BTD = hidden_states(policy.model, batch.input_ids_BT)
-        ends = [max(rows[index].start - 1, 0) for index in members]
-        found |= zip(members, hidden_BTD[torch.arange(len(ends)), ends].double().cpu(), strict=True)
-    return torch.stack([found[index] for index in range(len(rows))])
+
+    def asked(model: "PreTrainedModel") -> dict[int, Tensor]:
+        found: dict[int, Tensor] = {}
+        for step, members in enumerate(batches.steps):
+            batch = batches.micro_batches(step)[0].to(model.device)
+            with precision_of(config.learner, model):
+                hidden_BTD = hidden_states(model, batch.input_ids_BT)
+            ends = [max(rows[index].start - 1, 0) for index in members]
+            states_BD = hidden_BTD[torch.arange(len(ends)), ends].double().cpu()
+            found |= zip(members, states_BD, strict=True)
+        return found
+
+    said = ask(policy.model, asked)
+    return torch.stack([said[index] for index in range(len(rows))])
 
 
 def _fitted(known_MD: Tensor, mean_M: Tensor, count_M: Tensor, asked_QD: Tensor) -> Tensor:

@@ -4,8 +4,8 @@ It is taken over the tokens of an optimizer step, of each row up to the last one
 (prompts counted, padding not), layer by layer (Switch Transformers, arXiv 2101.03961, section 2.2),
 and averaged over the layers. That makes it one number whatever micro-batches the step is cut into;
 a step of several is read once more, without gradient, to know which experts its tokens go to.
-(transformers' own function takes all layers
-together, so that one layer's favor makes up for another's, and each micro-batch for itself.)
+transformers' own function takes all layers together, so that one layer's favor makes up for
+another's, and each micro-batch for itself.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,10 +21,7 @@ from posttrain.data.routed_rows import RoutedRows
 from posttrain.learning.maths.load_balance import balance_share, expert_counts
 from posttrain.learning.models.backbone import backbone
 from posttrain.learning.models.logprobs import hidden_states
-from posttrain.learning.training.supervised_objective import (
-    Loss,
-    SupervisedObjective,
-)
+from posttrain.learning.training.supervised_objective import Loss, SupervisedObjective
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from posttrain.learning.models.distributed.group import (
     ProcessGroup,
     current_process_group,
 )
-from posttrain.learning.models.distributed.optim import ShardedOptimizer
 from posttrain.learning.models.distributed.shard import restore, shard
 from posttrain.learning.models.optim import Optimizer
 from posttrain.learning.models.optimization import OptimizationConfig
@@ -47,8 +46,7 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
 
     def optimizer(self, config: OptimizationConfig) -> Optimizer:
         """The optimizer of this process's shards."""
-        built = build_optimizer(self.trainable.model, config, seed=self.seed, sharded=True)
-        return ShardedOptimizer(built, self._group)
+        return build_optimizer(self.trainable.model, config, seed=self.seed, group=self._group)
 
     def progress(self, parts: Mapping[str, Stateful], checkpointer: Checkpointer) -> Progress:
         """Save the shards of all processes; see `SupervisedTrainer.progress`."""
@@ -58,7 +56,7 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
             self._group,
             trained=self.trainable.parts(),
             copies={"best": dict(self.trainable.model.named_parameters())},
-            own=[name for name, part in parts.items() if isinstance(part, ShardedOptimizer)],
+            own=["optimizer"],
         )
 
     def weights(self) -> Any:
@@ -86,15 +84,16 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
         """Accumulate the gradient of this process's share; see `SupervisedTrainer.backward`."""
         num_units = sum(part.num_units for part in parts)
         totals: dict[str, float] = {}
-        for part, counts in shares(parts, self._group):
+        mine = shares(parts, self._group)
+        for number, (part, counts) in enumerate(mine, start=1):
             with self.trainable.computing():
                 value, metrics = self._sharded(
                     self.objective.loss, part.to(self.device), float(num_units)
                 )
-            optimizer.backward(value if counts else 0.0 * value, last=False)
+            optimizer.backward(value if counts else 0.0 * value, last=number == len(mine))
             scalar = float(value.detach()) if counts else 0.0
-            mine = part.num_units if counts else 0.0
-            add_up(totals, scalar, metrics, share=(mine, num_units))
+            units = part.num_units if counts else 0.0
+            add_up(totals, scalar, metrics, share=(units, num_units))
         totals = self._group.totals(totals)
         check_finite(totals["loss"], where=where)
         return totals

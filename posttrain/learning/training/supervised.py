@@ -14,9 +14,10 @@ from posttrain.learning.training.early_stop import EarlyStop
 from posttrain.learning.training.failed_batch import kept_for_replay
 from posttrain.learning.training.generators import seed_step
 from posttrain.learning.training.open_trainer import open_trainer
-from posttrain.learning.training.prepare import Trainable, refuse_offload_alone
+from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Stateful, run_identity
 from posttrain.learning.training.supervised_objective import SupervisedObjective
+from posttrain.stage.config import refuse_processes
 from posttrain.stage.context import StageContext
 from posttrain.stage.schedule import NumberSchedules
 
@@ -48,7 +49,7 @@ def train(
         The steps made.
 
     """
-    refuse_offload_alone(config.learner, processes=context.processes, where=prefix)
+    refuse_processes(config, context.processes, where=prefix)
     num_steps = len(objective.batches.steps)
     identity = run_identity(
         config, seed=context.seed, weights=weights_digest(trainable.model), **objective.digests

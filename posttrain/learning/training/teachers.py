@@ -41,7 +41,7 @@ class RowTeacher(Protocol):
     def context_length(self) -> int:
         """Most tokens of a row."""
 
-    def asked(
+    def ask(
         self, rows: Sequence[TokenRow], *, top_k: int, temperature: float
     ) -> list[tuple[SoftTargets, Tensor]]:
         """Ask about rows.
@@ -111,10 +111,10 @@ class LocalTeacher:
         """Of the model."""
         return room_of(self.policy.model)
 
-    def asked(
+    def ask(
         self, rows: Sequence[TokenRow], *, top_k: int, temperature: float
     ) -> list[tuple[SoftTargets, Tensor]]:
-        """Read rows of similar length together; see `RowTeacher.asked`."""
+        """Read rows of similar length together; see `RowTeacher.ask`."""
         model = self.policy.model
         table = TokenTable(rows, pad=int(self.policy.tokenizer.pad_token_id))
         lengths = [len(row.ids) for row in rows]
@@ -172,10 +172,10 @@ class ServedTeacher:
             )
         return told - 1
 
-    def asked(
+    def ask(
         self, rows: Sequence[TokenRow], *, top_k: int, temperature: float
     ) -> list[tuple[SoftTargets, Tensor]]:
-        """Ask about each row by its ids; see `RowTeacher.asked`."""
+        """Ask about each row by its ids; see `RowTeacher.ask`."""
         answers = prompt_logprobs(self._client, [row.ids for row in rows], top_k=top_k)
         found = []
         for row, said in zip(rows, answers, strict=True):

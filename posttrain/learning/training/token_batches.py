@@ -19,6 +19,7 @@ from posttrain.data.rows import (
 )
 from posttrain.learning.models.context import context_length
 from posttrain.learning.models.logprobs import LearnedStatistics, wanted_logprobs, wanted_statistics
+from posttrain.learning.training.asking import ask
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.packing import prepare_packing
 from posttrain.learning.training.prepare import precision_of
@@ -142,16 +143,21 @@ def reference_logprobs(
     """
     policy.model.eval()
     batches = heldout_batches(policy, rows, config)
-    found: dict[int, Tensor] = {}
-    for step, members in enumerate(batches.steps):
-        batch = batches.micro_batches(step)[0].to(policy.model.device)
-        with precision_of(config.learner, policy.model):
-            logprobs_N, _ = wanted_logprobs(
-                policy.model, batch.input_ids_BT, wanted_BT=batch.wanted_BT
-            )
-        counts = [rows[index].num_learned for index in members]
-        found |= zip(members, torch.split(logprobs_N.cpu(), counts), strict=True)
-    return [found[index] for index in range(len(rows))]
+
+    def asked(model: "PreTrainedModel") -> dict[int, Tensor]:
+        found: dict[int, Tensor] = {}
+        for step, members in enumerate(batches.steps):
+            batch = batches.micro_batches(step)[0].to(model.device)
+            with precision_of(config.learner, model):
+                logprobs_N, _ = wanted_logprobs(
+                    model, batch.input_ids_BT, wanted_BT=batch.wanted_BT
+                )
+            counts = [rows[index].num_learned for index in members]
+            found |= zip(members, torch.split(logprobs_N.cpu(), counts), strict=True)
+        return found
+
+    said = ask(policy.model, asked)
+    return [said[index] for index in range(len(rows))]
 
 
 def fitting(rows: Sequence[TokenRow], *, max_length: int, where: str) -> list[int]:

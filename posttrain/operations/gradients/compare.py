@@ -258,7 +258,7 @@ def watched_stage(task: Task, dtype: torch.dtype) -> Iterator[Callable[..., Any]
     # Where the stage stands, which need not be where its function was written.
     stage = importlib.import_module(task.entry.partition(":")[0])
 
-    def load(path: Path, *_: Any, device: str = "cpu") -> Policy:
+    def load(path: Path, *_: Any, device: str = "cpu", **_processes: Any) -> Policy:
         return load_policy(path, device=device, dtype=dtype)
 
     digest = vars(stage).get("weights_digest")

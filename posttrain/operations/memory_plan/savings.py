@@ -7,6 +7,7 @@ from typing import Any
 from posttrain.learning.memory.asked import PROCESSES_PATH, StageQuestion
 from posttrain.learning.memory.learner import CPU
 from posttrain.learning.training.config import LoraConfig
+from posttrain.stage.config import configs_in
 
 _RANK = 16
 _LEAST_ROWS = 16
@@ -133,14 +134,8 @@ _NEEDED: Mapping[str, tuple[Setting, ...]] = {
 
 
 def _is_refused(asked: StageQuestion) -> bool:
-    """Whether the stage refuses what its config takes (`build_optim`, `refuse_offload_alone`)."""
-    if not asked.has("learner"):
-        return False
-    learner, optimization = asked.config.learner, asked.config.optimization
-    if asked.processes == 1:
-        return bool(learner.offload)
-    narrow = learner.weights != "fp32" or optimization.states != "fp32"
-    return bool(narrow or optimization.in_backward or optimization.offload)
+    """Whether the plan refuses what the config takes, in so many processes."""
+    return any(each.beyond_processes(asked.processes) for each in configs_in(asked.config))
 
 
 def _lower(asked: StageQuestion) -> Iterator[tuple[Any, Setting]]:

@@ -1,10 +1,11 @@
-"""Refuse a stage before it costs anything: on recalled data, or on models that do not fit together.
+"""Refuse a stage before it costs anything: recalled data, models or a device that do not fit.
 
 Tokenizers and chat templates are equal from the first checkpoint to the evaluation, or what a
 policy learned is not what it is asked.
 """
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ def refuse_incompatible(planner: Planner, decisions: Sequence[Decision]) -> None
     """Stop before anything runs, with the reason, if a stage of the plan could not be trusted."""
     holds_here()  # raises where POSTTRAIN_ISOLATION is not known
     refuse_other_disk(planner, decisions)
+    refuse_other_device(planner, decisions)
     refuse_recalled(planner.ledger, _used(decisions))
     if planner.ledger.annotations.recalls():
         refuse_recalled(planner.ledger, _verifiers(planner, decisions))
@@ -80,6 +82,26 @@ def refuse_other_disk(planner: Planner, decisions: Sequence[Decision]) -> None:
                     " and outputs are put in their place by a rename; move one of them so that both"
                     " are on the same (the cache of DVC may be elsewhere)"
                 )
+
+
+def refuse_other_device(planner: Planner, decisions: Sequence[Decision]) -> None:
+    """Raise where a stage that runs has values for which the recipe's device has no kernels."""
+    on_cpu = planner.recipe.run.device == "cpu"
+    for decision in decisions:
+        if decision.action not in ("run", "pending"):
+            continue
+        for config in configs_in(planner.dag.stages[decision.stage].config):
+            if beyond := config.beyond_device((lambda: None) if on_cpu else _capability_here):
+                raise UserError(f"{decision.stage}: {beyond}")
+
+
+def _capability_here() -> tuple[int, int]:
+    """That of this machine's GPU; a plan made where there is none says nothing of one elsewhere."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return (sys.maxsize, 0)
+    return min(map(torch.cuda.get_device_capability, range(torch.cuda.device_count())))
 
 
 def _disk_of(folder: Path) -> int:

@@ -202,23 +202,6 @@ class ClaimRow:
         )
 
 
-def told_of_verdict(decided: Mapping[str, Any]) -> str:
-    """Say what a claim came to.
-
-    Args:
-        decided: The verdict, as its artifact has it.
-
-    Returns:
-        Its sentence; of a trial with one run, which has no interval, the figures and that they say
-        nothing of spread. What is void is so by the figures of one run, too.
-
-    """
-    if decided["seeds"] > 1 or decided["verdict"] != "undecided":
-        return str(decided["sentence"])
-    figures = "; ".join(ClaimFigure.read(each).told for each in decided["decisions"])
-    return f"one run of each arm says nothing of spread, so nothing is decided: {figures}"
-
-
 def tally_of_claims(rows: Sequence[ClaimRow]) -> str:
     """Count claims by what became of them: `12 claims: 7 confirmed (5 count), 3 refuted, ...`.
 
@@ -290,7 +273,7 @@ def verdicts(
     """
     read = [read_json(each.path) for each in found(stages, artifacts, ArtifactKind.REPORT)]
     return [
-        {"sentence": told_of_verdict(each), "figures": [*map(ClaimFigure.read, each["decisions"])]}
+        {"sentence": each["sentence"], "figures": [*map(ClaimFigure.read, each["decisions"])]}
         for each in read
         if "decisions" in each and "claim" in each
     ]

@@ -51,7 +51,7 @@ def test_a_served_teacher_says_what_it_would_say_here(server, policy):
     there = ServedTeacher(server.endpoint(), policy.tokenizer)
     here = LocalTeacher(policy, len(policy.tokenizer), 64)
     assert there.context_length == 63
-    asked, read = (each.asked(ROWS, top_k=5, temperature=1.0) for each in (there, here))
+    asked, read = (each.ask(ROWS, top_k=5, temperature=1.0) for each in (there, here))
     for (one, own), (other, expected) in zip(asked, read, strict=True):
         assert one.ids_NK.tolist() == other.ids_NK.tolist()
         for name in ("logprobs_NK", "rest_N"):
@@ -59,33 +59,31 @@ def test_a_served_teacher_says_what_it_would_say_here(server, policy):
         assert torch.allclose(own, expected, atol=1e-4)
     assert [body["prompt_logprobs"] for body in server.requests] == [5, 5]
     # What was paid for is not asked again.
-    there.asked(ROWS, top_k=5, temperature=1.0)
+    there.ask(ROWS, top_k=5, temperature=1.0)
     assert len(server.requests) == 2
 
 
 def test_another_tokenizer_is_refused(server, policy):
     serve(server, policy, texts=lambda token: f"other {token}")
     with pytest.raises(UserError, match="take one with the policy's tokenizer"):
-        ServedTeacher(server.endpoint(), policy.tokenizer).asked(ROWS, top_k=5, temperature=1.0)
+        ServedTeacher(server.endpoint(), policy.tokenizer).ask(ROWS, top_k=5, temperature=1.0)
     serve(server, policy, texts=lambda _: None)
     with pytest.raises(UserError, match="nothing shows that its tokenizer is the policy's"):
-        ServedTeacher(server.endpoint(), policy.tokenizer).asked(ROWS, top_k=6, temperature=1.0)
+        ServedTeacher(server.endpoint(), policy.tokenizer).ask(ROWS, top_k=6, temperature=1.0)
 
 
 def test_a_server_that_gives_fewer_tokens_or_none_is_refused(server, policy):
     serve(server, policy)
     server.faults = [(400, {"error": {"message": "Requested 64, greater than max allowed: 20"}})]
     with pytest.raises(UserError, match="refused a request .400: Requested 64"):
-        ServedTeacher(server.endpoint(), policy.tokenizer).asked(
-            ROWS[:1], top_k=64, temperature=1.0
-        )
+        ServedTeacher(server.endpoint(), policy.tokenizer).ask(ROWS[:1], top_k=64, temperature=1.0)
     full = server.complete
     server.complete = lambda body: full({**body, "prompt_logprobs": 2})
     with pytest.raises(UserError, match="gives 3 of 8 tokens; lower top_k, or start the server"):
-        ServedTeacher(server.endpoint(), policy.tokenizer).asked(ROWS[:1], top_k=8, temperature=1.0)
+        ServedTeacher(server.endpoint(), policy.tokenizer).ask(ROWS[:1], top_k=8, temperature=1.0)
     server.complete = lambda _: {"text": ""}
     with pytest.raises(UserError, match="it has no prompt_logprobs; serve the model with vLLM"):
-        ServedTeacher(server.endpoint(retries=0), policy.tokenizer).asked(
+        ServedTeacher(server.endpoint(retries=0), policy.tokenizer).ask(
             ROWS[:1], top_k=9, temperature=1.0
         )
 

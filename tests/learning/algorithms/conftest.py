@@ -7,7 +7,7 @@ import torch
 from pydantic import TypeAdapter
 
 from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
-from posttrain.learning.algorithms.objective import advantages, generation_marks
+from posttrain.learning.algorithms.credit_assignment import advantages, generation_marks
 from posttrain.learning.algorithms.presets import AlgorithmConfig
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from posttrain.learning.algorithms.batches import RolloutBatch
-from posttrain.learning.algorithms.objective import advantages
+from posttrain.learning.algorithms.credit_assignment import advantages
 
 MASK = torch.tensor([[True, True, True], [True, True, False], [True, False, False]])
 

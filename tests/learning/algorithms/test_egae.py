@@ -7,7 +7,7 @@ from posttrain.learning.algorithms.advantages.egae import EgaeAdvantage
 from posttrain.learning.algorithms.advantages.gae import GaeAdvantage
 from posttrain.learning.algorithms.batches import RolloutBatch
 from posttrain.learning.algorithms.config import Algorithm, CriticConfig
-from posttrain.learning.algorithms.objective import advantages
+from posttrain.learning.algorithms.credit_assignment import advantages
 
 
 def batch(values, rewards, *, earlier=None, unfinished=None, scored=None, lengths=None):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posttrain.learning.algorithms.batches import RolloutBatch
-from posttrain.learning.algorithms.objective import advantages
+from posttrain.learning.algorithms.credit_assignment import advantages
 
 HALF = [0.5, -0.5, -0.5, 0.5]
 GRADED = [-0.2, 0.5, 0.0, -0.3]

@@ -249,6 +249,7 @@ SAME_METHOD = [
     {"max_logprob_gap": 0.5},
     {"updates": {"micro_batch_tokens": 64}},
     {"learner": {"precision": "bf16", "activation_checkpointing": True, "attention": "eager"}},
+    {"optimization": {"offload": True}},
 ]
 OTHER_METHOD = [
     {"algorithm": "grpo"},
@@ -267,6 +268,9 @@ OTHER_METHOD = [
     {"optimization": {"optimizer": "adamw"}},
     {"optimization": {"learning_rate": 1e-4}},
     {"learner": {"lora": {}}},
+    {"learner": {"weights": "bf16"}},
+    {"learner": {"weights": "bf16"}, "optimization": {"rounding": "nearest"}},
+    {"learner": {"weights": "bf16"}, "optimization": {"rounding": "kahan"}},
     {"algorithm": "grpo", "reference": {"kind": "periodic", "every": 4}},
 ]
 
@@ -282,6 +286,13 @@ def test_whatever_changes_the_mathematics_changes_a_methods_digest():
         *(digest(RlStageConfig(**changes)) for changes in OTHER_METHOD),
     ]
     assert len(set(digests)) == len(OTHER_METHOD) + 1
+
+
+def test_the_rounding_that_is_there_unasked_is_no_other_method():
+    unasked = RlStageConfig(learner={"weights": "bf16"})
+    asked = RlStageConfig(learner={"weights": "bf16"}, optimization={"rounding": "stochastic"})
+    assert digest(asked) == digest(unasked)
+    assert asked.keyed() != unasked.keyed()
 
 
 @pytest.mark.slow

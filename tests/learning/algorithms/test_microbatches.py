@@ -6,10 +6,7 @@ import pytest
 import torch
 
 from posttrain.learning.algorithms.batches import PolicyBatch
-from posttrain.learning.algorithms.objective import (
-    denominator,
-    policy_objective,
-)
+from posttrain.learning.algorithms.objective import denominator, policy_objective
 from posttrain.learning.algorithms.presets import PRESETS
 from posttrain.stage.schedule import at
 

@@ -6,11 +6,8 @@ import pytest
 import torch
 
 from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
-from posttrain.learning.algorithms.objective import (
-    advantages,
-    denominator,
-    policy_objective,
-)
+from posttrain.learning.algorithms.credit_assignment import advantages
+from posttrain.learning.algorithms.objective import denominator, policy_objective
 from posttrain.learning.maths.kl import kl_estimate, kl_loss
 from posttrain.learning.maths.ratios import bounded_ratio, log_ratio, ratio_metrics
 from posttrain.learning.maths.reduce import aggregate, masked_mean

@@ -8,12 +8,12 @@ import torch
 from posttrain.learning.algorithms.advantages.returns import ReturnAdvantage
 from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
 from posttrain.learning.algorithms.config import Algorithm
-from posttrain.learning.algorithms.objective import (
+from posttrain.learning.algorithms.credit_assignment import (
     advantages,
     generation_weights,
     informative,
-    policy_objective,
 )
+from posttrain.learning.algorithms.objective import policy_objective
 from posttrain.learning.algorithms.part_outputs import PartOutputs
 from posttrain.learning.algorithms.regularizers.base import Regularizer
 from posttrain.learning.algorithms.surrogates.base import Surrogate, nothing_clipped

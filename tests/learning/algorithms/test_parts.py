@@ -10,8 +10,9 @@ from posttrain.learning.algorithms.advantages.registry import ADVANTAGES
 from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
 from posttrain.learning.algorithms.check import check
 from posttrain.learning.algorithms.config import Algorithm
+from posttrain.learning.algorithms.credit_assignment import advantages, informative
 from posttrain.learning.algorithms.identity import digest
-from posttrain.learning.algorithms.objective import advantages, informative, policy_objective
+from posttrain.learning.algorithms.objective import policy_objective
 from posttrain.learning.algorithms.part import NEEDS
 from posttrain.learning.algorithms.presets import PRESETS
 from posttrain.learning.algorithms.regularizers.registry import REGULARIZERS

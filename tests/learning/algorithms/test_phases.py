@@ -90,6 +90,16 @@ def test_it_needs_what_either_needs_and_has_a_ratio_where_both_have():
     assert note_on_ratio(other, updates_per_step=1, oldest=0) is None
 
 
+def test_a_ratio_that_only_weighs_is_not_missed():
+    """As in on-policy distillation; TRL's CISPO, whose cap is 5, has a bound."""
+    for high, noted in ((1e4, False), (5.0, True)):
+        capped = Algorithm.model_validate(
+            {"surrogate": {"kind": "cispo", "bound": "cap", "high": high}}
+        )
+        said = note_on_ratio(capped, updates_per_step=1, oldest=0)
+        assert (said is not None) == noted
+
+
 BY_SEQUENCE = {"kind": "sequence_mean_token_mean"}
 
 

@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
-from posttrain.learning.algorithms.objective import advantages, denominator, policy_objective
+from posttrain.learning.algorithms.credit_assignment import advantages
+from posttrain.learning.algorithms.objective import denominator, policy_objective
 
 # Imported where it is called: collecting tests, which every worker does, need not wait for it.
 if importlib.util.find_spec("trl") is None or not version("trl").startswith("1.16."):

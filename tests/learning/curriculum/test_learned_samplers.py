@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from posttrain.data.schemas import Problem, problems_table, with_row_ids
-from posttrain.data.swing import SwingConfig
 from posttrain.learning.curriculum.alike import clusters_of, nearest_latest
 from posttrain.learning.curriculum.base import GroupResult, ProblemPool
 from posttrain.learning.curriculum.designed import Designed, DesignedStream, distances, score
 from posttrain.learning.curriculum.registry import PROBLEM_SAMPLERS
 from posttrain.learning.curriculum.start import start_sampler
 from posttrain.learning.maths.mixtures import GaussianMixture, best_mixture, fit_mixture
+from posttrain.learning.swing import SwingConfig
 from posttrain.stage.errors import UserError
 
 LEVELS, PER_LEVEL = 4, 6

@@ -4,7 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import Llama4ForCausalLM, Llama4TextConfig
+from transformers import (
+    Llama4ForCausalLM,
+    Llama4TextConfig,
+    LlamaConfig,
+    LlamaForSequenceClassification,
+)
 
 from posttrain.learning.training.context_parallel import ContextParallelTrainer
 from posttrain.stage.errors import UserError
@@ -43,7 +48,12 @@ def test_a_model_that_attends_in_chunks_refuses_it():
         ContextParallelTrainer._check(trainer)
 
 
-def test_a_model_of_scores_refuses_it(stages, tmp_path):
-    config = {"parameterization": "head", "learner": {"context_parallel": True}}
-    made = stages.run("reward", tmp_path / "two", processes=2, config=config)
-    assert "context_parallel puts log-probabilities together" in str(made.outcome.error)
+def test_a_model_of_scores_refuses_it():
+    """One of a package's own stage, as those here refuse it by their configs."""
+    with torch.device("meta"):
+        sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
+        heads = {"num_attention_heads": 2, "num_key_value_heads": 2}
+        model = LlamaForSequenceClassification(LlamaConfig(vocab_size=40, **sizes, **heads))
+    trainer = SimpleNamespace(trainable=SimpleNamespace(model=model))
+    with pytest.raises(UserError, match="LlamaForSequenceClassification gives scores"):
+        ContextParallelTrainer._check(trainer)

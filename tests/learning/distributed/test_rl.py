@@ -14,6 +14,7 @@ from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
 from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run
+from tests.architectures import model_of
 
 pytestmark = pytest.mark.slow
 TOLERANCE = 1e-4
@@ -128,9 +129,22 @@ def test_a_killed_run_ends_with_the_bytes_of_one_that_was_not(stages, inputs, wh
     assert again.digests() == whole.digests()
 
 
-@pytest.mark.parametrize("kind", [name for name in KINDS if name.startswith("values")])
+RESUMED = {name: said for name, said in KINDS.items() if name.startswith("values")}
+RESUMED["narrow_within_the_backward_pass"] = {
+    "learner": {"weights": "bf16"},
+    "optimization": {
+        **BASE["optimization"],
+        "optimizer": "adamw",
+        "in_backward": True,
+        "max_grad_norm": None,
+    },
+    "algorithm": {"regularizers": {"kl": {"coefficient": 0.05}}},
+}
+
+
+@pytest.mark.parametrize("kind", RESUMED)
 def test_what_learns_and_moves_beside_the_policy_is_resumed_too(stages, inputs, tmp_path, kind):
-    config = BASE | {"steps": 4} | KINDS[kind]
+    config = BASE | {"steps": 4} | RESUMED[kind]
     whole = stages.run("rl", tmp_path / "whole", config=config, inputs=inputs)
     assert whole.outcome.error is None
     seen = {}
@@ -220,3 +234,47 @@ def test_another_number_of_processes_goes_on(stages, inputs, whole, tmp_path, nu
     assert made.outcome.error is None
     assert any(note.startswith("resuming after step") for note in made.notes())
     assert gap(made.curve(), whole.curve()) < TOLERANCE
+
+
+def test_a_router_is_kept_even_over_the_tokens_of_all_processes(stages, inputs, tmp_path):
+    tokenizer = load_policy(inputs["policy"]).tokenizer
+    model = model_of("qwen3_moe", vocab_size=len(tokenizer), initializer_range=0.02)
+    save_policy(model, tokenizer, tmp_path / "mixture")
+    given = {"policy": tmp_path / "mixture", "problems": inputs["problems"]}
+    brief = {"correct": "verifier", "brief": {"kind": "shortness", "scale": 0.1}}
+    config = BASE | {
+        "steps": 2,
+        "learner": {"router_loss": 0.5},
+        "optimization": {**BASE["optimization"], "optimizer": "adamw"},
+        "reward": {"components": brief, "bonus_may_outweigh": True},
+    }
+    one, two = (
+        stages.run("rl", tmp_path / str(n), processes=n, config=config, inputs=given)
+        for n in (1, 2)
+    )
+    assert (one.outcome.error, two.outcome.error) == (None, None)
+    # The gap of the first routes that differ in a last bit would be larger at a later step.
+    first = {key: value for key, value in one.curve().items() if key[0] == 1}
+    assert max(abs(value - two.curve()[key]) for key, value in first.items()) < TOLERANCE
+    assert first[1, "rl/router_loss"] > 1
+
+
+def test_a_reward_model_keeps_its_router_even_in_one_process_and_in_two(stages, tmp_path):
+    tokenizer = load_policy(stages.inputs["policy"]).tokenizer
+    model = model_of("qwen3_moe", vocab_size=len(tokenizer), initializer_range=0.02)
+    save_policy(model, tokenizer, tmp_path / "mixture")
+    given = {"policy": tmp_path / "mixture", "samples": stages.inputs["samples"]}
+    config = stages.steps | {
+        "optimization": {"optimizer": "adamw", "warmup_steps": 2},
+        "learner": {"router_loss": 0.5},
+        "steps": 2,
+    }
+    one, two = (
+        stages.run("reward", tmp_path / str(n), processes=n, config=config, inputs=given)
+        for n in (1, 2)
+    )
+    assert (one.outcome.error, two.outcome.error) == (None, None)
+    mine, other = one.curve(), two.curve()
+    for metric in ("reward/loss", "reward/router_loss", "reward/grad_norm"):
+        assert abs(mine[1, metric] - other[1, metric]) < TOLERANCE
+    assert mine[1, "reward/router_loss"] > 1

@@ -1,7 +1,5 @@
 """A model in shards, in a group of one process."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 import torch.distributed as dist
@@ -14,8 +12,8 @@ from posttrain.learning.models.fast_llama import is_fast_llama
 from posttrain.learning.models.load import weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.optim import NotFiniteError
-from posttrain.learning.rl.sharded import in_shards
 from posttrain.learning.training.failed_batch import kept_for_replay, weights_beside
+from posttrain.stage.config import refuse_processes
 from posttrain.stage.errors import UserError
 from tasks.rl.config import RlStageConfig
 
@@ -82,18 +80,12 @@ def test_a_batch_that_broke_the_loss_is_kept_without_the_weights(group, model, t
     assert not weights_beside(kept).exists()
 
 
-@pytest.mark.parametrize(
-    ("config", "name"),
-    [
-        ({"algorithm": {"advantage": {"kind": "learned"}}}, "advantage learned"),
-    ],
-)
-def test_what_works_on_whole_weights_is_refused(config, name):
-    passes = SimpleNamespace(config=RlStageConfig.parse(config, where="rl"))
-    learner = SimpleNamespace(passes=passes)
+def test_what_works_on_whole_weights_is_refused():
+    config = RlStageConfig.parse({"algorithm": {"advantage": {"kind": "learned"}}}, where="rl")
+    refuse_processes(config, 1, where="rl")
     with pytest.raises(UserError) as caught:
-        in_shards(learner)
+        refuse_processes(config, 2, where="rl")
     assert str(caught.value) == (
-        f"rl: {name} works on whole weights, but several processes have a part each; do without"
-        " it, or leave resources.processes out"
+        "rl: advantage learned works on whole weights, but several processes have a part each; do"
+        " without it, or leave resources.processes out"
     )

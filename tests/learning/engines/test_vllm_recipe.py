@@ -13,6 +13,8 @@ from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import save_policy
 from posttrain.learning.models.logprobs import wanted_logprobs
 from posttrain.learning.models.tokenizer import train_tokenizer
+from posttrain.learning.training.alarms.logprob_gap import LogprobGap
+from tasks.rl.config import RlStageConfig
 
 ROOT = Path(__file__).parents[3]
 STEPS = 3
@@ -79,8 +81,7 @@ def test_a_recipe_runs_on_vllm_and_runs_again_to_the_same_bytes(project):
     done = project.cli("run", "--local")
     assert done.returncode == 0, done.stdout + done.stderr
 
-    curve = pl.read_parquet(project.root / "data/rl/curve.parquet")
-    gaps = curve.filter(pl.col("metric") == "rl/logprob_gap")["value"]
+    gaps = gaps_of(project)
     assert len(gaps) == STEPS
     assert gaps.max() < 1e-3
     rollouts = pl.read_parquet(project.root / "data/rl/rollouts.parquet")
@@ -91,11 +92,31 @@ def test_a_recipe_runs_on_vllm_and_runs_again_to_the_same_bytes(project):
     assert again.returncode == 0, again.stdout + again.stderr
     assert digests(project) == before
 
+    # In bfloat16 it rounds to 8 bits: between a tenth of a percent and what ends a run.
+    narrow = ("run", "--local", "--only", "rl", "--set", "rl.engine.dtype=bfloat16")
+    drawn = project.cli(*narrow)
+    assert drawn.returncode == 0, drawn.stdout + drawn.stderr
+    gaps = gaps_of(project)
+    assert len(gaps) == STEPS
+    assert 1e-3 < gaps.min() <= gaps.max() < RlStageConfig().max_logprob_gap
+    assert LogprobGap(steps=1).sounds(gaps.to_list()) is None
+    # What ends a run is in no key; another number of sequences is.
+    stopping = ("--set", "rl.max_logprob_gap=0.0005", "--set", "rl.engine.max_num_seqs=6")
+    stopped = project.cli(*narrow, *stopping)
+    assert stopped.returncode == 2
+    assert "nats per token, more than max_logprob_gap 0.0005" in stopped.stderr
+
     # The engine and its settings decide how samples round, so they are in the key.
     plan = project.cli("plan", "--set", "rl.engine.max_num_seqs=4").stdout
     actions = {line.split()[0]: line.split()[1] for line in plan.splitlines()[1:-1]}
     assert actions["probe"] == "up"
     assert actions["rl"] == "run"
+
+
+def gaps_of(project):
+    """How far the engine lay from the trainer in each step of RL, in nats a token."""
+    curve = pl.read_parquet(project.root / "data/rl/curve.parquet")
+    return curve.filter(pl.col("metric") == "rl/logprob_gap")["value"]
 
 
 def digests(project):

@@ -57,6 +57,7 @@ def opened(monkeypatch, models, tokenizer):
     monkeypatch.setattr(vllm_engine, "import_vllm", lambda _device: package)
     monkeypatch.setattr(vllm_engine, "choice_class", lambda: type("Choice", (), {}))
     monkeypatch.setattr(vllm_engine, "_check_engine", lambda *_: None)
+    monkeypatch.setattr(vllm_engine, "_capability", lambda _device: (9, 0))
 
     def open_one(**options):
         return vllm_engine.VllmRolloutEngine(models["llama"], tokenizer, VllmEngine(**options))
@@ -64,14 +65,42 @@ def opened(monkeypatch, models, tokenizer):
     return open_one
 
 
-def test_kernels_of_a_gpu_are_refused_on_a_cpu_and_off_unless_asked_for(opened, monkeypatch):
+def test_kernels_of_a_gpu_are_refused_on_a_cpu(models, tokenizer):
+    asked = VllmEngine(batch_invariant=True)
     with pytest.raises(UserError, match="engine.batch_invariant takes kernels for GPUs"):
-        opened(batch_invariant=True)
+        vllm_engine.VllmRolloutEngine(models["llama"], tokenizer, asked)
+
+
+def test_they_are_off_unless_asked_for(opened, monkeypatch):
     monkeypatch.setenv("VLLM_BATCH_INVARIANT", "1")
     opened()
     assert os.environ["VLLM_BATCH_INVARIANT"] == "0"
+    opened(batch_invariant=True)
+    assert os.environ["VLLM_BATCH_INVARIANT"] == "1"
     assert "batch_invariant" not in VllmEngine().keyed()
     assert VllmEngine(batch_invariant=True).keyed()["batch_invariant"] is True
+
+
+@pytest.mark.parametrize(
+    ("capability", "refused"),
+    [
+        (None, "takes kernels for GPUs, and this policy is on the CPU"),
+        ((8, 6), "takes a GPU of compute capability 9.0, and this one has 8.6, for which vLLM"),
+        ((9, 0), None),
+        ((10, 0), None),
+    ],
+)
+def test_batch_invariance_asks_for_a_gpu_on_which_the_trainer_keeps_its_gradients(
+    capability, refused
+):
+    said = VllmEngine(batch_invariant=True).beyond_device(lambda: capability)
+    assert said is None if refused is None else f"engine.batch_invariant {refused}" in said
+
+
+def test_a_device_is_looked_at_only_where_a_value_hangs_on_it():
+    """As looking imports torch, which a plan has no time for."""
+    assert VllmEngine().beyond_device(lambda: pytest.fail("looked")) is None
+    assert VllmEngine(sleep=True).beyond_device(lambda: (7, 5)) is None
 
 
 UPDATE = ("reload_weights", True)

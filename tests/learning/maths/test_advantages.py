@@ -3,7 +3,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posttrain.learning.maths.group_relative import BASELINES, SCALES, group_relative
+from posttrain.learning.maths.group_relative import (
+    BASELINES,
+    SCALES,
+    group_relative,
+    relative_to_own,
+)
 from posttrain.learning.maths.reduce import whiten
 from posttrain.learning.maths.segments import joint_ids
 
@@ -244,3 +249,76 @@ def test_turns_and_states_are_groups_of_their_own():
     rewards = torch.tensor([1.0, 5.0, 0.0, 9.0, 2.0, 2.0])
     advantages = group_relative(rewards, groups, baseline="mean", scale="none", epsilon=0.0)
     assert advantages.tolist() == [0.5, -2.0, -0.5, 2.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_without_an_own_rollout_the_rewards_of_others_stand(scale):
+    found = relative_to_own(
+        torch.tensor([2.0, -1.0, 5.0]),
+        torch.tensor([0, 0, 1]),
+        own_B=torch.tensor([False, False, False]),
+        foreign_B=torch.tensor([True, True, False]),
+        baseline="mean",
+        scale=scale,
+        epsilon=1e-6,
+    )
+    assert found.tolist() == [2.0, -1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("scale", "divisor"),
+    [
+        # Own 0, 0, 3 of mean 1: squares 1 + 1 + 4 = 6 about it, n - 1 = 2. No rollout of others is
+        # among them, so none is left out.
+        ("leave_one_out", 3**0.5),
+        ("sample", 3**0.5),
+        ("population", 2**0.5),
+        ("mean", 1.0),
+        # The batch is 0, 0, 3 and the 9 of the other group: mean 3, squares 9 + 9 + 0 + 36 = 54.
+        ("batch_sample", 18**0.5),
+        ("batch_population", 13.5**0.5),
+    ],
+)
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [2, 3, 0, 5, 1, 4], [3, 4, 5, 1, 0, 2]])
+def test_a_rollout_of_others_against_the_own_of_its_group_in_any_order(scale, divisor, order):
+    # Rows 0 to 2 are the own of group 7, row 3 is of others there; row 4 is the own of group 8, and
+    # row 5 is of others in group 9, which has no own.
+    rewards = torch.tensor([0.0, 0.0, 3.0, 5.0, 9.0, 4.0])
+    found = relative_to_own(
+        rewards[order],
+        torch.tensor([7, 7, 7, 7, 8, 9])[order],
+        own_B=torch.tensor([True, True, True, False, True, False])[order],
+        foreign_B=torch.tensor([False, False, False, True, False, True])[order],
+        baseline="mean",
+        scale=scale,
+        epsilon=0.0,
+    )
+    torch.testing.assert_close(found[order.index(3)], torch.tensor((5.0 - 1.0) / divisor))
+    assert found[order.index(5)] == 4.0
+
+
+@settings(max_examples=50)
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(-3, 3), st.integers(0, 2), st.booleans()), min_size=1, max_size=9
+    ),
+    scale=st.sampled_from(GROUP_SCALES),
+    order=st.randoms(use_true_random=False),
+)
+def test_no_advantage_beside_rollouts_of_others_goes_by_the_order(rows, scale, order):
+    places = [*range(len(rows))]
+    order.shuffle(places)
+
+    def found(rows):
+        rewards, groups, own = map(torch.tensor, zip(*rows, strict=True))
+        return relative_to_own(
+            rewards.double(),
+            groups,
+            own_B=own,
+            foreign_B=~own,
+            baseline="leave_one_out",
+            scale=scale,
+            epsilon=1e-6,
+        )
+
+    torch.testing.assert_close(found([rows[place] for place in places]), found(rows)[places])

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from posttrain.learning.maths.entropy import entropy_from_hidden, entropy_from_logits
 
@@ -68,3 +69,40 @@ def test_half_precision_is_widened():
     torch.testing.assert_close(entropy, naive(logits.float()))
     entropy.sum().backward()
     assert leaf.grad.dtype == torch.bfloat16
+
+
+class LargestWide(TorchDispatchMode):
+    """Watches how many numbers the largest float32 tensor has that an operation makes."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor) and made.dtype == torch.float32:
+            self.numel = max(self.numel, made.numel())
+        return made
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_head_of_two_bytes_is_widened_slice_by_slice(trained):
+    generator = torch.Generator().manual_seed(3)
+    weight = torch.randn(96, 8, generator=generator).bfloat16()
+    hidden = torch.randn(5, 8, generator=generator)
+
+    def found(weight, trained):
+        own, head = hidden.clone().requires_grad_(), weight.clone().requires_grad_(trained)
+        with LargestWide() as largest:
+            entropy = entropy_from_hidden(own, head, chunk_size=16)
+            entropy.sum().backward()
+        return entropy, own.grad, head.grad, largest.numel
+
+    entropy, of_hidden, of_head, most = found(weight, trained)
+    wide_entropy, wide_of_hidden, wide_of_head, _ = found(weight.float(), True)
+    assert entropy.equal(wide_entropy)
+    assert of_hidden.equal(wide_of_hidden)
+    assert most == 16 * 8
+    if trained:
+        # Written down in two bytes, as autograd does where a whole copy was widened.
+        assert of_head.equal(wide_of_head.bfloat16())
+    else:
+        assert of_head is None

@@ -13,6 +13,7 @@ from posttrain.learning.memory.sampling import DrawnRows, sampling_moment
 from posttrain.learning.memory.shapes import shapes_of
 from posttrain.learning.memory.training import Batch, standing_bytes, training_moments
 from posttrain.learning.models import logprobs
+from posttrain.stage.errors import UserError
 from tasks.sft.config import SftConfig
 
 GPU = Learner(device="cuda")
@@ -195,3 +196,49 @@ def test_shapes_are_read_without_memory():
     neox = shapes_of(GPTNeoXConfig(**sizes))
     # Its queries, keys and values are as wide together as its MLP, which has one way up.
     assert (neox.mlp, neox.gated, neox.keeps_normed) == (48, False, False)
+
+
+def test_what_other_architectures_keep(shapes):
+    # 2 rows of 3 tokens, in float32 on a GPU.
+    rows, plain = BatchRows(2, 3, 4), activations.layer_bytes(shapes, GPU, BatchRows(2, 3, 4))
+
+    def more(**has):
+        return activations.layer_bytes(replace(shapes, **has), GPU, rows) - plain
+
+    # Queries of 4 and keys of 2 beside the values, which are a part of the projection.
+    assert more(fused=True) == 6 * 4 * (4 + 2)
+    # Two experts gather a state of 4, and give one.
+    assert more(experts=2) == 6 * 4 * 2 * (4 + 4)
+    # Scores of 2 rows and 2 heads, 3 x 3, once more.
+    eager = replace(shapes, kernel="eager")
+    capped = replace(eager, caps_scores=True)
+    scores = [activations.layer_bytes(each, GPU, rows) for each in (eager, capped)]
+    assert scores[1] - scores[0] == 4 * 2 * 2 * 3 * 3
+    # The logits of 4 wanted tokens of 10 words, softmax and cap.
+    assert head.kept_bytes(replace(shapes, caps_logits=True), rows) == 2 * 4 * 10 * 4
+
+
+def test_shapes_read_what_a_config_says_and_its_architecture_has():
+    from transformers import Gemma2Config, GPTNeoXConfig, MixtralConfig
+
+    sizes = {
+        "vocab_size": 10,
+        "hidden_size": 8,
+        "intermediate_size": 12,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+    }
+    # A GPT-NeoX has as many keys as queries, whatever its file says.
+    neox = shapes_of(GPTNeoXConfig(**sizes, num_key_value_heads=2))
+    assert (neox.kv_heads, neox.fused, neox.experts) == (4, True, 0)
+    gemma = shapes_of(Gemma2Config(**sizes, head_dim=2, final_logit_softcapping=None))
+    assert (gemma.caps_scores, gemma.caps_logits, gemma.fused) == (True, False, False)
+    mixtral = shapes_of(MixtralConfig(**sizes, num_key_value_heads=2, num_experts_per_tok=2))
+    assert (mixtral.experts, mixtral.caps_logits) == (2, False)
+
+
+def test_a_model_that_does_not_attend_is_not_counted():
+    from transformers import MambaConfig
+
+    with pytest.raises(UserError, match="'mamba' names no num_attention_heads; plan without"):
+        shapes_of(MambaConfig(hidden_size=8, num_hidden_layers=1, vocab_size=10))

@@ -1,4 +1,4 @@
-"""Architectures of docs/scale.md's table: trainer and engine compute what transformers does."""
+"""Architectures of docs/architectures.md: trainer and engine compute what transformers does."""
 
 import json
 
@@ -7,7 +7,7 @@ import torch
 
 from posttrain.data.rows import TokenRow, TokenTable
 from posttrain.learning.models.adapters import attach_adapter
-from posttrain.learning.models.architectures import NOT_DRAWN, NOT_TRAINED
+from posttrain.learning.models.architectures import NOT_DRAWN, NOT_PACKED, NOT_TRAINED
 from posttrain.learning.models.context import NO_LIMIT, context_length
 from posttrain.learning.models.logprobs import batch_logprobs, token_logprobs
 from posttrain.learning.models.tokenizer import train_tokenizer
@@ -153,13 +153,13 @@ def test_the_context_is_what_the_architecture_states(name, length):
     assert context_length(config_of(name)) == length
 
 
-def imported(folder, task):
+def imported(folder, task, **parameters):
     """A recipe's DAG that imports the folder and gives it to one more stage."""
     dag = Dag()
     model = {"files.model": Reference.to_file(folder)}
     first = dag.add(Stage("import_model", IMPORT, IMPORT.config(path="m"), model))
     inputs = {port: Reference.to_file(folder) for port in task.inputs if port != "policy"}
-    dag.add(Stage("then", task, task.config(), {"policy": first["policy"], **inputs}))
+    dag.add(Stage("then", task, task.config(**parameters), {"policy": first["policy"], **inputs}))
     return dag
 
 
@@ -174,6 +174,29 @@ def test_the_plan_refuses_what_is_known_not_to_work(name, tmp_path):
     # What only trains is not kept from it by what cannot be drawn.
     only_trained = refusal(IMPORT.refuse, stage, imported(tmp_path, SFT))
     assert (only_trained is None) == (name in NOT_DRAWN)
+
+
+PACKED = {"learner": {"packing": True}}
+
+
+def test_the_plan_refuses_to_pack_what_is_known_to_mix_rows(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
+    dag = imported(tmp_path, SFT, **PACKED)
+    assert refusal(IMPORT.refuse, dag.stages["import_model"], dag) == (
+        "then.learner.packing: the architecture 'mamba' has layers whose state goes on from one"
+        " row into the next, so that packed rows are not what they are alone; set"
+        " then.learner.packing to false"
+    )
+    for fine, parameters in (("mamba", {}), ("llama", PACKED)):
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": fine}))
+        dag = imported(tmp_path, SFT, **parameters)
+        assert refusal(IMPORT.refuse, dag.stages["import_model"], dag) is None
+
+
+def test_what_is_known_to_mix_packed_rows_was_measured_to():
+    cells = [line.split(" | ") for line in DOCUMENT.read_text().splitlines() if " | " in line]
+    refused = {each[0].removeprefix("| ") for each in cells if each[3:4] == ["refused"]}
+    assert set(NOT_PACKED) <= refused
 
 
 def test_the_plan_looks_at_the_language_model_of_one_that_sees(tmp_path):

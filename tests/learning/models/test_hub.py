@@ -73,11 +73,11 @@ except UserError as error:
 def fetch(tmp_path):
     """Fetch in a process that knows no hub but `endpoint`, as the library reads it at import."""
 
-    def run(endpoint, name, revision=COMMIT):
+    def run(endpoint, name, revision=COMMIT, *, offline="0"):
         env = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "home")}
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, name, revision, str(tmp_path / "cache")],
-            env={**env, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_PROGRESS_BARS": "1"},
+            env={**env, "HF_HUB_OFFLINE": offline, "HF_HUB_DISABLE_PROGRESS_BARS": "1"},
             capture_output=True,
             text=True,
             check=True,
@@ -120,3 +120,14 @@ def test_without_a_network_the_sentence_says_what_was_wanted_and_the_way_round(f
     assert sentence.endswith(
         "without a network, download the model elsewhere and give its folder as path"
     )
+
+
+@pytest.mark.slow
+def test_the_hub_in_offline_mode_is_what_the_users_own_cache_holds(fetch, tmp_path):
+    sentence = fetch("http://127.0.0.1:1", "org/tiny", offline="1")
+    assert sentence.startswith(f"model 'org/tiny' at {COMMIT}: cannot be fetched: ")
+    assert "without HF_HUB_OFFLINE where that is set" in sentence
+    kept = tmp_path / "home" / "hub" / "models--org--tiny" / "snapshots" / COMMIT
+    kept.mkdir(parents=True)
+    (kept / "config.json").write_text("{}")
+    assert fetch("http://127.0.0.1:1", "org/tiny", offline="1") == str(kept)

@@ -5,7 +5,7 @@ import torch
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.algorithms.config import Algorithm
-from posttrain.learning.algorithms.objective import advantages
+from posttrain.learning.algorithms.credit_assignment import advantages
 from posttrain.learning.rewards.components.base import Answers
 from posttrain.learning.rewards.components.model import ModelComponent
 from posttrain.learning.rewards.config import RewardStack

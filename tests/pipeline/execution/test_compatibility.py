@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import torch
 
 from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.session import open_session
@@ -25,6 +26,11 @@ from posttrain.stage.config import StageConfig
 class Config(StageConfig):
     word: str = "a"
     label: str = ""
+    since: int = 0
+    def beyond_device(self, capability):
+        found = capability() if self.since else None
+        if self.since and (found is None or found < (self.since, 0)):
+            return f"since {self.since} is beyond {found}"
 """
 STAGE = """
 from tokenizers import Tokenizer
@@ -109,3 +115,17 @@ def test_outputs_on_another_file_system_are_refused_before_anything_runs(zoo, co
         assert said.startswith("error: stage 'base': ")
         assert "are on different file systems, and outputs are put in their place by" in said
         assert not any(Path(folder).iterdir())
+
+
+def test_what_the_device_has_no_kernels_for_is_refused_before_anything_runs(zoo, monkeypatch):
+    with pytest.raises(UserError, match=r"^tuned: since 9 is beyond None$"):
+        check(zoo, "tuned.since=9")
+    # Of GPUs that are not here a plan says nothing; of several, all must have the kernels.
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    check(zoo, "tuned.since=9", "run.device=cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", [(9, 0), (8, 6)].__getitem__)
+    with pytest.raises(UserError, match=r"^tuned: since 9 is beyond \(8, 6\)$"):
+        check(zoo, "tuned.since=9", "run.device=cuda")
+    check(zoo, "tuned.since=8", "run.device=cuda")

@@ -18,6 +18,8 @@ class Surrogate(AlgorithmPart):
     """False where the loss is right for rollouts of the current policy only."""
     PLAIN_AT_ONE: ClassVar[bool] = True
     """True where the gradient is that of REINFORCE while the ratio is 1."""
+    BOUNDS: ClassVar[bool] = True
+    """False where the ratio weighs and nothing holds it, so that none is missed while it is 1."""
 
     def token_loss(
         self, logprobs_BT: "Tensor", log_ratio_BT: "Tensor", batch: PolicyBatch

@@ -10,6 +10,9 @@ from posttrain.learning.algorithms.surrogates.base import Surrogate, at_level
 if TYPE_CHECKING:
     from torch import Tensor
 
+_BEYOND = 1e3
+"""No ratio of a policy to the one before it comes here: such a cap stands for none."""
+
 
 class CispoSurrogate(Surrogate):
     """`-stop_gradient(bounded r) A log p`: the ratio is a weight; every token keeps a gradient.
@@ -37,6 +40,11 @@ class CispoSurrogate(Surrogate):
     """How far below 1 the weight may be; with `two_sided` only."""
     high: float = Field(default=0.28, gt=0.0)
     """How far above 1 it may be, or with `cap` its largest value."""
+
+    @property
+    def BOUNDS(self) -> bool:  # type: ignore[override]  # noqa: N802 - a fact of its numbers
+        """Whether a ratio comes to the bound; see `Surrogate`."""
+        return self.bound != "cap" or self.high < _BEYOND
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

@@ -1,6 +1,7 @@
 """Checkpoints that all processes write and read together, each its own rows of every tensor."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,27 @@ from torch.distributed.tensor import DTensor, Shard
 
 from posttrain.learning.models.distributed.group import ProcessGroup
 from posttrain.learning.models.stored_tensors import StoredTensor, TensorPiece, whole_piece
+
+
+@dataclass(frozen=True)
+class OwnBytes:
+    """Bytes that are this process's own, filled up to the length of the longest."""
+
+    mine: Tensor
+
+    @classmethod
+    def of(cls, given: Tensor, longest: int) -> "OwnBytes":
+        """Fill bytes up.
+
+        Args:
+            given: Of this process.
+            longest: How many some process has at the most.
+
+        Returns:
+            As many as that.
+
+        """
+        return cls(torch.cat([given, given.new_zeros(longest - len(given))]))
 
 
 class ShareOfGroup:
@@ -24,6 +46,9 @@ class ShareOfGroup:
         if isinstance(value, DTensor):
             rows = value.to_local().detach()
             return TensorPiece(rows, tuple(value.shape), first_row(value, self._group))
+        if isinstance(value, OwnBytes):
+            length = len(value.mine)
+            return TensorPiece(value.mine, (self.size * length,), self.rank * length)
         return whole_piece(value) if self.rank == 0 else None
 
     def agree(self, draft: Path) -> Path:

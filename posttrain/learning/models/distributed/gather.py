@@ -20,8 +20,8 @@ class GatheredTensors:
         self._part = part
         self._group = group
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Whole tensors by name, in the main process."""
+    def state_dict(self, *, keep_vars: bool = False) -> dict[str, Tensor]:  # noqa: ARG002 - a copy
+        """Whole tensors by name, in the main process; see `torch.nn.Module.state_dict`."""
         state: dict[str, Tensor] = {}
         for name, tensor in self._part.state_dict().items():
             full = whole(tensor.detach())

@@ -1,17 +1,20 @@
 """Split a model's parameters over the group, and put them back into the model that lent them."""
 
 import copy
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, OffloadPolicy, fully_shard
 
+from posttrain.learning.models.distributed.checkpoint import first_row
 from posttrain.learning.models.distributed.gather import whole
-from posttrain.learning.models.distributed.group import ProcessGroup
+from posttrain.learning.models.distributed.group import ProcessGroup, current_process_group
+from posttrain.learning.models.unread import SHARED_BY, StoredWeight, stored_at
 
 if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
     from transformers import PreTrainedModel
 
 Result = TypeVar("Result")
@@ -65,7 +68,8 @@ class Sharded(nn.Module):
 def shard(model: nn.Module, group: ProcessGroup, *, offload: bool = False) -> Sharded:
     """Make a twin of a model in shards, which takes its weights: `restore` gives them back.
 
-    Gradients are summed over the processes, as each is given its share of one loss.
+    Of weights that are not read yet each process reads its own rows. Gradients are summed over the
+    processes, as each is given its share of one loss.
 
     Args:
         model: The whole model, equal in all processes; empty afterwards.
@@ -77,6 +81,7 @@ def shard(model: nn.Module, group: ProcessGroup, *, offload: bool = False) -> Sh
         The twin, of FSDP2's modules.
 
     """
+    stored = [stored_at(parameter) for parameter in model.parameters()]
     lent = [parameter.data for parameter in model.parameters()]
     for parameter in model.parameters():
         parameter.data = parameter.new_empty(0)
@@ -85,17 +90,100 @@ def shard(model: nn.Module, group: ProcessGroup, *, offload: bool = False) -> Sh
     for parameter, values in zip(twin.parameters(), lent, strict=True):
         parameter.data = values
     lent.clear()
+    _off_meta(model, group.device)
+    return _in_shards(twin, stored, group, offload=offload)
+
+
+def in_shards_for_now(model: nn.Module) -> Sharded:
+    """Make a twin of a model that is not read yet, which stays as it is.
+
+    Args:
+        model: As it was loaded, with adapters or without.
+
+    Returns:
+        The twin, which is only read, and whose shards are gone with it.
+
+    """
+    stored = [stored_at(parameter) for parameter in model.parameters()]
+    device = next(each.device for each in stored if each is not None)
+    twin = copy.deepcopy(model, {id(buffer): buffer for buffer in model.buffers()})
+    # It is only read, and numbers of two types in one group of FSDP2 could not be trained.
+    twin.requires_grad_(requires_grad=False)
+    return _in_shards(twin, stored, current_process_group(device), offload=False)
+
+
+def _in_shards(
+    twin: nn.Module, stored: Sequence[StoredWeight | None], group: ProcessGroup, *, offload: bool
+) -> Sharded:
+    """Put a model in shards, and read this process's rows of what was not read."""
     sharded = Sharded(twin)
     pinned = group.device.type == "cuda"
     policy = CPUOffloadPolicy(pin_memory=pinned) if offload else OffloadPolicy()
-    for module in [*_layers(twin), sharded]:
+    for module in [*_layers(twin), *_heads_apart(twin), sharded]:
         fully_shard(module, mesh=group.mesh, reshard_after_forward=True, offload_policy=policy)
+    if any(stored):
+        _read(sharded, stored, group, device=torch.device("cpu") if offload else group.device)
     for module in sharded.modules():
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)
             # Only NCCL can scale while it adds.
             module.set_force_sum_reduction_for_comms(True)
+    setattr(twin, SHARED_BY, group)
     return sharded
+
+
+@torch.no_grad()
+def _read(
+    sharded: Sharded,
+    stored: Sequence[StoredWeight | None],
+    group: ProcessGroup,
+    *,
+    device: torch.device,
+) -> None:
+    """Give shards their memory, and the numbers of their rows."""
+    places = _places(sharded)
+
+    def made(tensor: Tensor) -> Tensor:
+        return torch.empty_like(tensor, device=device) if tensor.device.type == "meta" else tensor
+
+    # As `to_empty` does it, but for what is there already.
+    sharded._apply(made)  # type: ignore[no-untyped-call]
+    for (first, name), *others in places:
+        for module, other in others:
+            # A tied weight was made once for each of its modules.
+            module._parameters[other] = first._parameters[name]
+    for ((module, name), *_), source in zip(places, stored, strict=True):
+        if source is not None:
+            weight = cast("DTensor", module._parameters[name])
+            mine = weight.to_local()
+            begin = first_row(weight, group)
+            mine.copy_(source.rows(begin, begin + mine.shape[0]))
+
+
+def _places(model: nn.Module) -> list[list[tuple[nn.Module, str]]]:
+    """Where each parameter stands: module and name, in more than one place if it is tied."""
+    found: dict[int, list[tuple[nn.Module, str]]] = {}
+    for _, module in model.named_modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                found.setdefault(id(parameter), []).append((module, name))
+    return list(found.values())
+
+
+def _off_meta(model: nn.Module, device: torch.device) -> None:
+    """Let a model that will be lent its weights have empty ones where they will lie."""
+    for places in _places(model):
+        module, name = places[0]
+        parameter = module._parameters[name]
+        assert parameter is not None
+        empty = torch.empty(0, dtype=parameter.dtype, device=device)
+        if not parameter.is_meta:
+            # Also of adapters and heads, which were made in host memory.
+            parameter.data = empty
+            continue
+        made = nn.Parameter(empty, requires_grad=parameter.requires_grad)
+        for each, own in places:
+            setattr(each, own, made)
 
 
 @torch.no_grad()
@@ -147,3 +235,11 @@ def _layers(model: nn.Module) -> list[nn.Module]:
     """The decoder layers: the members of the outermost list of modules."""
     lists = (module for module in model.modules() if isinstance(module, nn.ModuleList))
     return list(next(lists, ()))
+
+
+def _heads_apart(model: nn.Module) -> list[nn.Module]:
+    """Trained heads of another type than the rest: FSDP2 adds up gradients of one type at once."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    types = {parameter.dtype for parameter in trained}
+    narrow = torch.bfloat16 in types and len(types) > 1
+    return [child for name, child in model.named_children() if narrow and name == "score"]

@@ -4,17 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from random import Random
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
-from posttrain.learning.episodes.players.base import PORT, Player, Seat
-from posttrain.learning.episodes.players.policy import PolicyPlayer
-from posttrain.learning.episodes.players.registry import PLAYERS
-from posttrain.learning.rl.instructors.base import InstructedAttempts, Instructor, InstructorBench
+from posttrain.learning.episodes.players.base import Player, Seat
+from posttrain.learning.rl.instructors.base import InstructedAttempts, InstructorBench
 from posttrain.learning.rl.instructors.members import InstructionMember
 from posttrain.learning.rl.instructors.reflection import (
-    AUTHOR,
     InstructionFailure,
     Occasion,
     worst_failure,
@@ -22,62 +17,50 @@ from posttrain.learning.rl.instructors.reflection import (
 )
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
-from posttrain.stage.slots import InSlot
+
+if TYPE_CHECKING:
+    from posttrain.learning.rollouts.engines.base import SamplingParams
 
 
-class AuthoredInstructor(Instructor):
-    """An instructor that has new instructions written, about failures behind those it has."""
+def seat_of_author(author: Player, bench: InstructorBench) -> Seat:
+    """Let somebody sit down who writes instructions.
 
-    author: Annotated[Player, InSlot(PLAYERS)] = PolicyPlayer()
-    """Who writes new ones: the policy as it is then, a checkpoint, an endpoint; `script` joins two
-    members, and looks at no failure."""
-    candidates: int = Field(default=4, ge=1)
-    """New ones that are written each time; the best fill the places that are free."""
-    tries: int = Field(default=8, ge=0)
-    """Problems that each of them is tried on, one attempt each; 0 takes them as they come."""
-    replay: int = Field(default=64, ge=1)
-    """Failures that are kept: of each group that was not solved throughout, the worst attempt."""
-    shown: int = Field(default=3, ge=1)
-    """Of these, the most that an author is shown: its parent's own first, the latest first."""
-    max_tokens: int = Field(default=128, ge=1)
-    """Most tokens that an author draws."""
-    author_temperature: float = Field(default=1.0, ge=0.0)
-    """Of an author that draws tokens here; endpoints have their own."""
+    Args:
+        author: Who writes.
+        bench: With what.
 
-    @property
-    def players_asked(self) -> Mapping[str, str]:
-        """What the author asks; see `Instructor.players_asked`."""
-        return {f"{PORT}.{port}": AUTHOR for port in self.author.ports()}
+    Returns:
+        The seat.
 
-    def writer(self, bench: InstructorBench) -> "InstructionWriter":
-        """Let the author sit down.
+    Raises:
+        UserError: The policy is shared out over several processes.
 
-        Args:
-            bench: With what it does.
-
-        Returns:
-            What has instructions written, and knows of no failure yet.
-
-        Raises:
-            UserError: The policy is shared out over several processes.
-
-        """
-        if bench.table.policy is None:
-            raise UserError(
-                "rl.draw.instructions: a population has its new members written and tried by the"
-                " whole policy, and several processes share it out; set resources.processes to 1,"
-                " or leave instructions out"
-            )
-        return InstructionWriter(self, bench, self.author.sit(bench.table))
+    """
+    if bench.table.policy is None:
+        raise UserError(
+            "rl.draw.instructions: a population has its new members written and tried by the whole"
+            " policy, and several processes share it out; set resources.processes to 1, or leave"
+            " instructions out"
+        )
+    return author.sit(bench.table)
 
 
 @dataclass
 class InstructionWriter:
     """An author at work: the failures that it may be shown, and what came of its texts."""
 
-    config: AuthoredInstructor
     bench: InstructorBench
     author: Seat
+    params: "SamplingParams"
+    """With which the author draws, at a seed of each step's own."""
+    candidates: int
+    """Texts that are written each time."""
+    tries_of_each: int
+    """Problems that each of them is tried on; 0 takes them as they come."""
+    replay: int
+    """Failures that are kept."""
+    shown: int
+    """Of these, the most that the author is shown."""
     failures: list[InstructionFailure] = field(default_factory=list)
     written: int = 0
     """Instructions that came in."""
@@ -88,7 +71,7 @@ class InstructionWriter:
         """Keep the worst attempt of each group that was not solved throughout, the latest ones."""
         for each in attempts:
             self.failures += worst_failure(each)
-        del self.failures[: -self.config.replay]
+        del self.failures[: -self.replay]
 
     def newcomers(
         self, staying: Sequence[InstructionMember], known: set[str], places: int, *, step: int
@@ -122,40 +105,32 @@ class InstructionWriter:
 
     def _proposed(self, staying: Sequence[str], *, step: int) -> list[tuple[str, str]]:
         """New instructions, each with its parent."""
-        from posttrain.learning.rollouts.engines.base import SamplingParams
-
         seed = purpose_seed(self.bench.seed, "author", step)
-        parents = [staying[place % len(staying)] for place in range(self.config.candidates)]
+        parents = [staying[place % len(staying)] for place in range(self.candidates)]
         occasions = [
             Occasion(parent, _mate(parent, staying, seed, place), self._failures_of(parent))
             for place, parent in enumerate(parents)
         ]
-        params = SamplingParams(
-            max_tokens=self.config.max_tokens,
-            temperature=self.config.author_temperature,
-            num_samples=1,
-            seed=seed,
-        )
-        speaker = self.author.speaker(params)
+        speaker = self.author.speaker(replace(self.params, seed=seed))
         texts = written_by(speaker, occasions, step=step, seed=seed)
         if all(text is None for text in texts):
             raise UserError(
                 "rl.draw.instructions: what the author is asked leaves it no room to answer; lower"
-                f" shown ({self.config.shown} failures), or let one with a longer context write"
+                f" shown ({self.shown} failures), or let one with a longer context write"
             )
         return [(text or "", parent) for text, parent in zip(texts, parents, strict=True)]
 
     def _failures_of(self, parent: str) -> Sequence[InstructionFailure]:
         latest = list(reversed(self.failures))
         own = [each for each in latest if each.instruction == parent]
-        return (own + [each for each in latest if each.instruction != parent])[: self.config.shown]
+        return (own + [each for each in latest if each.instruction != parent])[: self.shown]
 
     def _tried(self, member: InstructionMember, *, step: int) -> InstructionMember | None:
         """Say what the present policy earns behind it; nothing of one that cannot be judged."""
-        if not self.config.tries:
+        if not self.tries_of_each:
             return member
         seed = purpose_seed(self.bench.seed, "tries", step)
-        rewards = self.bench.try_out(member.text, count=self.config.tries, seed=seed)
+        rewards = self.bench.try_out(member.text, count=self.tries_of_each, seed=seed)
         self.tries += len(rewards)
         if not rewards:
             return None

@@ -70,3 +70,20 @@ def ranked(members: Sequence[InstructionMember]) -> list[InstructionMember]:
     """Sort members by w, the best first; of equal ones who was there first."""
     weights = dict(zip((each.text for each in members), weights_of(members), strict=True))
     return sorted(members, key=lambda each: -weights[each.text])
+
+
+def best_and_rest(
+    members: Sequence[InstructionMember], share: float
+) -> tuple[list[InstructionMember], list[InstructionMember]]:
+    """Part members into the best and the others, the best first in both.
+
+    Args:
+        members: In any order.
+        share: Of them that are the best, rounded up to a whole number.
+
+    Returns:
+        Those, and the others.
+
+    """
+    order, number = ranked(members), math.ceil(share * len(members))
+    return order[:number], order[number:]

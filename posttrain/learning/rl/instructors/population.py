@@ -1,29 +1,35 @@
 """A population of instructions: drawn by what they earn, thinned out, and written anew."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from random import Random
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.learning.rl.instructors.authored import AuthoredInstructor, InstructionWriter
+from posttrain.learning.episodes.players.base import PORT, Player
+from posttrain.learning.episodes.players.policy import PolicyPlayer
+from posttrain.learning.episodes.players.registry import PLAYERS
+from posttrain.learning.rl.instructors.authored import InstructionWriter, seat_of_author
 from posttrain.learning.rl.instructors.base import (
     InstructedAttempts,
     InstructionStream,
+    Instructor,
     InstructorBench,
 )
 from posttrain.learning.rl.instructors.members import (
     InstructionMember,
+    best_and_rest,
     draw_shares,
     ranked,
     weights_of,
 )
+from posttrain.learning.rl.instructors.reflection import AUTHOR
 from posttrain.stage.seeds import purpose_seed
+from posttrain.stage.slots import InSlot
 
 
-class PopulationInstructor(AuthoredInstructor):
+class PopulationInstructor(Instructor):
     """Draw instructions by what they earn, and replace those that earn little by new ones.
 
     An instruction is drawn with softmax(w / temperature), w a moving average of what the rollouts
@@ -53,6 +59,21 @@ class PopulationInstructor(AuthoredInstructor):
     """Steps after which members go and come; 0 for never."""
     keep: float = Field(default=0.5, gt=0.0, lt=1.0)
     """Share of the members, rounded up, that stays then."""
+    author: Annotated[Player, InSlot(PLAYERS)] = PolicyPlayer()
+    """Who writes new ones: the policy as it is then, a checkpoint, an endpoint; `script` joins two
+    members, and looks at no failure."""
+    candidates: int = Field(default=4, ge=1)
+    """New ones that are written each time; the best fill the places that are free."""
+    tries: int = Field(default=8, ge=0)
+    """Problems that each of them is tried on, one attempt each; 0 takes them as they come."""
+    replay: int = Field(default=64, ge=1)
+    """Failures that are kept: of each group that was not solved throughout, the worst attempt."""
+    shown: int = Field(default=3, ge=1)
+    """Of these, the most that an author is shown: its parent's own first, the latest first."""
+    max_tokens: int = Field(default=128, ge=1)
+    """Most tokens that an author draws."""
+    author_temperature: float = Field(default=1.0, ge=0.0)
+    """Of an author that draws tokens here; endpoints have their own."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -65,14 +86,40 @@ class PopulationInstructor(AuthoredInstructor):
             )
         return self
 
+    @property
+    def players_asked(self) -> Mapping[str, str]:
+        """What the author asks; see `Instructor.players_asked`."""
+        return {f"{PORT}.{port}": AUTHOR for port in self.author.ports()}
+
     def begins_with(self) -> tuple[str, ...]:
         """Its texts; see `Instructor.begins_with`."""
         return self.texts
 
     def start(self, bench: InstructorBench) -> "InstructionPopulation":
-        """Begin with its texts, of which nothing is known; see `Instructor.start`."""
-        members = [InstructionMember(text) for text in self.texts]
-        return InstructionPopulation(self, self.writer(bench), members, bench.seed)
+        """Begin with its texts, of which nothing is known; see `Instructor.start`.
+
+        Args:
+            bench: Who writes and who tries what is written.
+
+        Returns:
+            What chooses, with its state.
+
+        Raises:
+            UserError: The policy is shared out over several processes.
+
+        """
+        from posttrain.learning.rollouts.engines.base import SamplingParams
+
+        writer = InstructionWriter(
+            bench,
+            seat_of_author(self.author, bench),
+            SamplingParams(self.max_tokens, temperature=self.author_temperature),
+            candidates=self.candidates,
+            tries_of_each=self.tries,
+            replay=self.replay,
+            shown=self.shown,
+        )
+        return InstructionPopulation(self, writer, [InstructionMember(each) for each in self.texts])
 
 
 @dataclass
@@ -82,8 +129,6 @@ class InstructionPopulation(InstructionStream):
     config: PopulationInstructor
     writer: InstructionWriter
     members: list[InstructionMember]
-    seed: int
-    """Of the run."""
 
     def shares(self) -> list[float]:
         """The probability of each member; see `draw_shares`."""
@@ -92,7 +137,8 @@ class InstructionPopulation(InstructionStream):
     def choose(self, problems: Sequence[str], *, step: int) -> Sequence[str]:
         """Draw by `shares`; see `InstructionStream.choose`."""
         texts, shares = [each.text for each in self.members], self.shares()
-        seeds = [purpose_seed(self.seed, "instruction", step, each) for each in problems]
+        run = self.writer.bench.seed
+        seeds = [purpose_seed(run, "instruction", step, each) for each in problems]
         return [Random(each).choices(texts, shares)[0] for each in seeds]
 
     def observe(self, attempts: Sequence[InstructedAttempts]) -> None:
@@ -110,10 +156,8 @@ class InstructionPopulation(InstructionStream):
         self.writer.author.begin(step)
         if not self.config.every or not step or step % self.config.every:
             return
-        members = ranked(self.members)
-        number = math.ceil(self.config.keep * len(members))
-        staying, going = members[:number], members[number:]
-        known, places = {each.text for each in members}, self.config.size - len(staying)
+        staying, going = best_and_rest(self.members, self.config.keep)
+        known, places = {each.text for each in self.members}, self.config.size - len(staying)
         coming = self.writer.newcomers(staying, known, places, step=step)
         # Who goes makes room: where fewer come in, the best of those who would go stay.
         self.members = [*staying, *going[: max(0, len(going) - len(coming))], *coming]

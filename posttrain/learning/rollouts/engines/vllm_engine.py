@@ -22,6 +22,7 @@ from posttrain.learning.rollouts.engines.base import (
     SamplingParams,
     check_prompts,
 )
+from posttrain.learning.rollouts.engines.copied_weights import as_stored
 from posttrain.learning.rollouts.engines.rng import row_keys
 from posttrain.learning.rollouts.engines.stop import end_tokens, text_before, without_end
 from posttrain.learning.rollouts.engines.vllm_choice import ROW, Draws, choice_class
@@ -76,21 +77,21 @@ class VllmRolloutEngine:
         self.model = model
         self.tokenizer = tokenizer
         self.config = config
-        if config.batch_invariant and model.device.type == "cpu":
-            raise UserError(
-                "engine.batch_invariant takes kernels for GPUs, and this policy is on the CPU;"
-                " set it to false"
-            )
+        if beyond := config.beyond_device(lambda: _capability(model.device)):
+            raise UserError(beyond)
         # vLLM asks for it once, as it starts.
         os.environ["VLLM_BATCH_INVARIANT"] = str(int(config.batch_invariant))
         self._vllm = import_vllm(model.device)
-        _check_engine(self._vllm, model, config)
+        _check_engine(self._vllm, model)
         self._choice = choice_class()
         self._process = unchanged_process()
         self._asleep = False
         self._engine = self._start()
-        self._names = self._engine.apply_model(_parameter_names)[0]
-        self.update(policy_version)
+        with ExitStack() as refused:
+            refused.callback(self.close)
+            self._names = self._engine.apply_model(_parameter_names)[0]
+            self.update(policy_version)
+            refused.pop_all()
 
     @property
     def context_length(self) -> int:
@@ -100,8 +101,9 @@ class VllmRolloutEngine:
     def update(self, policy_version: int) -> None:
         """Write the policy's present weights into the engine; later samples carry this version."""
         self._wake()
-        weights = plain_weights(self.model, self._names)
-        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
+        weights = as_stored(self.model, plain_weights(self.model, self._names))
+        with _refusals():
+            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         self.policy_version = policy_version
 
     def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
@@ -193,14 +195,14 @@ def _parameter_names(model: torch.nn.Module) -> frozenset[str]:
     return frozenset(name for name, _ in model.named_parameters(remove_duplicate=False))
 
 
-def _check_engine(vllm: Any, model: "PreTrainedModel", config: "VllmSettings") -> None:
+def _capability(device: torch.device) -> tuple[int, int] | None:
+    return None if device.type == "cpu" else torch.cuda.get_device_capability(device)
+
+
+def _check_engine(vllm: Any, model: "PreTrainedModel") -> None:
     """Refuse what vLLM would only find out about in the middle of a batch."""
     if model.device.type != "cpu":
         return
-    if config.sleep:
-        raise UserError(
-            "engine.sleep frees the memory of a GPU, and this policy is on the CPU; set it to false"
-        )
     from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
     text = model.config.get_text_config()

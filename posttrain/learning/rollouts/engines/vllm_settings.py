@@ -4,7 +4,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from posttrain.stage.config import StageConfig
+from posttrain.stage.config import Capability, StageConfig
+
+_INVARIANT_SINCE = (9, 0)
+"""Compute capability from which `batch_invariant` leaves the trainer its gradients. vLLM 0.32 has
+kernels for 8.0 too, but puts them in the place of torch's `linear` and `matmul` in the whole
+process, and they have no backward pass (`vllm.model_executor.determinism.batch_invariant`)."""
 
 
 class VllmSettings(StageConfig):
@@ -22,7 +27,31 @@ class VllmSettings(StageConfig):
     """Do without CUDA graphs: a slower decode, a start that is minutes shorter. So on every CPU."""
     # Left out of what is keyed while it is off, so that runs from before it stay what they are.
     batch_invariant: bool = Field(default=False, exclude_if=lambda on: not on)
-    """Kernels whose result for a row is the same whatever else is in the batch: slower, on GPUs
-    alone (vLLM's own mode, of which it says that it is a beta)."""
+    """Kernels whose result for a row is the same whatever else is in the batch: slower, on GPUs of
+    compute capability 9.0 alone (vLLM's own mode, of which it says that it is a beta)."""
     sleep: bool = False
     """Give the GPU's memory to the trainer while nothing is sampled."""
+
+    def beyond_device(self, capability: Capability) -> str | None:
+        """Refuse what takes a GPU, or a newer one; see `StageConfig.beyond_device`."""
+        if not (self.sleep or self.batch_invariant):
+            return None
+        found = capability()
+        if found is None:
+            asked = (
+                "engine.batch_invariant takes kernels for GPUs"
+                if self.batch_invariant
+                else "engine.sleep frees the memory of a GPU"
+            )
+            return f"{asked}, and this policy is on the CPU; set it to false"
+        if self.batch_invariant and found < _INVARIANT_SINCE:
+            return (
+                "engine.batch_invariant takes a GPU of compute capability"
+                f" {_dotted(_INVARIANT_SINCE)}, and this one has {_dotted(found)}, for which vLLM"
+                " replaces torch's own products by kernels without a gradient; set it to false"
+            )
+        return None
+
+
+def _dotted(capability: tuple[int, int]) -> str:
+    return ".".join(map(str, capability))

@@ -29,10 +29,12 @@ class VllmEngine(Engine, VllmSettings):
     @contextmanager
     def open(self, policy: "Policy", *, batch_size: int) -> "Iterator[RolloutEngine]":
         """Start vLLM on a copy of the weights; it forms its batches itself; see `Engine.open`."""
+        from posttrain.learning.rollouts.engines.copied_weights import refuse_other_distribution
         from posttrain.learning.rollouts.engines.vllm_engine import VllmRolloutEngine
 
         opened = VllmRolloutEngine(policy.model, policy.tokenizer, self)
         try:
+            refuse_other_distribution(opened, policy, name="vllm")
             yield opened
         finally:
             opened.close()
