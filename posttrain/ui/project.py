@@ -10,14 +10,7 @@ from posttrain.provenance.ledger import ArtifactRecord, Ledger, open_ledger
 from posttrain.provenance.lineage.artifacts import Finder, object_folder
 from posttrain.provenance.lineage.tables import Table
 from posttrain.stage.errors import UserError
-
-_LATEST_FIRST = (
-    "SELECT a.num,a.type,a.digest,a.size,p.role,p.path,p.producer,e.rows,o.md5"
-    " FROM artifacts a JOIN edges e ON e.artifact=a.num JOIN ports p ON p.num=e.port"
-    " LEFT JOIN objects o ON o.artifact=a.num"
-    " WHERE a.digest>=:low AND a.digest<:high"
-    " ORDER BY e.direction DESC, e.derivation DESC LIMIT 1"
-)
+from posttrain.ui.catalog import made_artifact
 
 
 @dataclass(frozen=True)
@@ -104,19 +97,17 @@ class Project:
             digest: Hex SHA-256, or its beginning.
 
         Returns:
-            Its record, as it was last made.
+            Its record, as it was last made, with the path from the project's root.
 
         Raises:
             UserError: The ledger knows none.
 
         """
         with self.ledger() as ledger:
-            rows = ledger.store.query(_LATEST_FIRST, {"low": digest, "high": f"{digest}g"})
-        if not rows:
-            raise UserError(f"the ledger knows no artifact {digest[:12]}; it may be another ledger")
-        row = rows[0]._asdict()
-        del row["num"]
-        return ArtifactRecord(**row | {"producer": row["producer"] or None})
+            found = made_artifact(ledger, self.root, digest)
+        if found is None:
+            raise UserError(f"no stage of this ledger made an artifact {digest[:12]}")
+        return found
 
     def table(self, digest: str) -> tuple[ArtifactRecord, Table]:
         """Open a table.

@@ -155,7 +155,9 @@ def test_a_row_leads_to_the_line_of_the_file_that_it_came_from(client, made):
 def test_a_row_that_is_not_there_is_said_so(client, made):
     assert "has no row 6" in read(client, made.address("rollouts", "/row/6"), 404)
     assert "has no row -1" in read(client, made.address("rollouts", "/row/-1"), 404)
-    assert "the ledger knows no artifact" in read(client, "/table/0000000000000000", 404)
+    assert "no stage of this ledger made an artifact" in read(
+        client, "/table/0000000000000000", 404
+    )
 
 
 def test_rows_beside_a_row_are_those_that_were_asked_for(client, made):

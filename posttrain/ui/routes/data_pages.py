@@ -26,7 +26,7 @@ def show_data(request: Request) -> Response:
     """Show the newest version of every table, and why rows were dropped."""
     project = project_shown(request)
     with project.ledger() as ledger:
-        made = tables_made(ledger)
+        made = tables_made(ledger, project.root)
     newest: dict[str, MadeTable] = {}
     versions: dict[str, int] = {}
     for each in made:
@@ -78,7 +78,7 @@ def show_versions(request: Request, digest: str) -> Response:
     project = project_shown(request)
     record = project.artifact(digest)
     with project.ledger() as ledger:
-        versions = versions_of(ledger, record)
+        versions = versions_of(ledger, project.root, record)
     return render_page(request, "versions.html", section="Data", record=record, versions=versions)
 
 

@@ -150,7 +150,9 @@ def _problem(
 
 
 def _verdicts(project: Project, ledger: Ledger, row: dict[str, Any]) -> list[dict[str, object]]:
-    made = [each.record for each in tables_made(ledger) if each.record.type == "verdicts"]
+    made = [
+        each.record for each in tables_made(ledger, project.root) if each.record.type == "verdicts"
+    ]
     files = [(each, project.file(each)) for each in made]
     tables = [Table(each.digest, each.path, file) for each, file in files if file is not None]
     return verdicts_on(tables, problem_id=row["problem_id"], text=row["text"], row_id=row["id"])

@@ -23,7 +23,7 @@ def show_newest_rollouts(request: Request) -> Response:
     """Show the rollouts that were made last."""
     project = project_shown(request)
     with project.ledger() as ledger:
-        newest = newest_of_kind(ledger, "rollouts")
+        newest = newest_of_kind(ledger, project.root, "rollouts")
     if newest is None:
         return render_page(request, "no_rollouts.html", section="Rollouts")
     return RedirectResponse(f"/table/{newest.digest[:16]}")
@@ -41,7 +41,7 @@ def show_table(request: Request, digest: str) -> Response:
     except UserError as error:
         problem, first = str(error), {"total": 0, "rows": []}
     with project.ledger() as ledger:
-        versions = versions_of(ledger, record)
+        versions = versions_of(ledger, project.root, record)
     grid = described(listed, asked, first, at=f"/table/{record.digest[:16]}")
     return render_page(
         request,
