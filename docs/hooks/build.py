@@ -44,6 +44,7 @@ def _documents() -> dict[str, str]:
         page = f"{folder}/recipe.md"
         found |= {f"{folder}/recipe.yaml": page, folder: found.get(folder, page)}
     found["LICENSE"] = "LICENSE.md"
+    found |= reference.pages_of_code(ROOT)
     for pattern in _PICTURES:
         for path in sorted((ROOT / "benchmarks").rglob(pattern)):
             found[path.relative_to(ROOT).as_posix()] = path.relative_to(ROOT).as_posix()
@@ -51,7 +52,11 @@ def _documents() -> dict[str, str]:
 
 
 DOCUMENTS = _documents()
-FILES = {page: file for file, page in DOCUMENTS.items() if (ROOT / file).is_file()}
+FILES = {
+    page: file
+    for file, page in DOCUMENTS.items()
+    if (ROOT / file).is_file() and not page.startswith("reference/")
+}
 """Page of the site -> the file that it is made of."""
 
 

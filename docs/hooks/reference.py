@@ -8,6 +8,7 @@ from docs.hooks.method_pages import method_pages
 from docs.hooks.stage_pages import part_pages, recipe_page, stage_pages
 from docs.hooks.table_pages import tables_page
 from docs.hooks.verb_pages import verb_pages
+from posttrain.pipeline.slots import SLOTS
 
 _INDEX = """# Reference
 
@@ -49,6 +50,32 @@ def pages(root: Path) -> dict[str, str]:
         **dict(method_pages(root)),
         **dict(verb_pages()),
     }
+
+
+def pages_of_code(root: Path) -> dict[str, str]:
+    """Say which files and folders have a page, so that a link to the code leads to that.
+
+    Args:
+        root: The repository.
+
+    Returns:
+        Page by file or folder.
+
+    """
+    found = {
+        "tasks": "reference/stages/index.md",
+        "posttrain/cli": "reference/cli/index.md",
+        "posttrain/methods": "reference/methods/index.md",
+        "posttrain/pipeline/slots.py": "reference/parts/index.md",
+        "posttrain/data/schemas.py": "reference/tables.md",
+    }
+    for folder in sorted((root / "tasks").glob("*/config.py")):
+        name = folder.parent.name
+        found[f"tasks/{name}"] = f"reference/stages/{name}.md"
+    for slot, place in SLOTS.items():
+        folders = place.partition(":")[0].split(".")[:-1]
+        found["/".join(folders)] = f"reference/parts/{slot}.md"
+    return found
 
 
 def navigation(made: Mapping[str, str]) -> list[Any]:
