@@ -26,6 +26,8 @@ PAGES = {
 """Documents that stand outside of docs/."""
 _LONG, _FOLDER = "docs/extending.md", "extending"
 """A document of seven thousand lines: each slot has a page of its own."""
+_HISTORY = ("CHANGELOG.md", "docs/claims.md", "docs/decisions/")
+"""What is found last: it says how things came about, not how they are."""
 _PICTURES = ("*.svg", "*.png")
 
 
@@ -112,6 +114,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     file = FILES.get(here) or (_LONG if here.startswith(f"{_FOLDER}/") else "")
     if not file:
         return markdown
+    if file.startswith(_HISTORY):
+        page.meta["search"] = {"boost": 0.3}
     if here == f"{_FOLDER}.md":
         markdown = SPLIT.rest
     base = (config.repo_url or "").rstrip("/")

@@ -17,7 +17,7 @@ from posttrain.stage.slots import Part, Slot
 HEADINGS = ("field", "type", "default", "range", "meaning")
 _BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 _SIZES = {"min_length": "at least", "max_length": "at most"}
-_LONG = 60
+_LONG = 32
 
 LinkOfSlot = Callable[[str], str]
 """Gives the address of a slot's page, seen from the page that is written."""

@@ -25,6 +25,8 @@ _OF_RECIPES: Mapping[str, tuple[type[StageConfig], str]] = {
     "declares (of the recipe, or of a stage's section)": (Declared, "declares."),
     "a number that changes while a stage runs": (ScheduledNumber, ""),
 }
+_WIDE = "---\nhide: [toc]\n---\n"
+"""Of pages with three headings, whose tables are wide."""
 
 
 def stage_pages(root: Path) -> Iterator[tuple[str, str]]:
@@ -59,7 +61,7 @@ def _of_task(name: str, task: Task, said: str) -> str:
     ]
     return "\n".join(
         [
-            f"# {name}\n",
+            f"{_WIDE}# {name}\n",
             f"{paragraphs(said)}\n",
             " ".join(filter(None, notes)) + "\n",
             f"## Reads\n\n{_ports(task.inputs)}",

@@ -1,4 +1,4 @@
-"""Every block of code in the documents and on the site's own pages is of the language that it says."""
+"""Every block of code in the documents is of the language that it says."""
 
 import ast
 import json
