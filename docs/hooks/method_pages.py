@@ -7,8 +7,9 @@ from pathlib import Path
 from docs.hooks.words import cell, code, paragraphs, table
 from posttrain.cli.method_shown import ShownMethod, shown_method
 from posttrain.methods.claim import MethodClaim
-from posttrain.methods.find import FoundMethod, every_method
+from posttrain.methods.find import FoundMethod, arena_files, every_method, find_arena
 from posttrain.methods.method import FAMILIES, Method
+from posttrain.pipeline.method_checks import KeptCheck, kept_checks
 from posttrain.pipeline.verdicts import KeptVerdict, kept_verdicts
 
 
@@ -22,9 +23,10 @@ def method_pages(root: Path) -> Iterator[tuple[str, str]]:
         Place in the site and Markdown.
 
     """
-    found, verdicts = every_method(), kept_verdicts()
+    found, verdicts, checks = every_method(), kept_verdicts(), kept_checks()
     for name, each in found.items():
-        yield f"reference/methods/{name}.md", _of_method(each, shown_method(name, root), verdicts)
+        shown = shown_method(name, root)
+        yield f"reference/methods/{name}.md", _of_method(each, shown, verdicts, checks)
     families = []
     for family, title in FAMILIES.items():
         own = [each.method for each in found.values() if each.method.family == family]
@@ -36,17 +38,22 @@ def method_pages(root: Path) -> Iterator[tuple[str, str]]:
                 f"{head}\n\n{table(('method', ''), rows)}",
             )
             families.append((f"[{title}](family/{family}.md)", code(family), str(len(own))))
+    yield "reference/methods/arenas.md", _arenas()
     yield (
         "reference/methods/index.md",
         "# Methods\n\nEvery published method is one file; `method: NAME` at the top of a recipe"
         " lays its settings under the recipe's own ([how](../../methods.md)). Whether a verdict"
         " still stands for the code of today, `posttrain method show NAME` says.\n\n"
-        + table(("family", "name", "methods"), families),
+        + table(("family", "name", "methods"), families)
+        + "\nClaims are decided in [arenas](arenas.md): problems, a base and a budget.\n",
     )
 
 
 def _of_method(
-    found: FoundMethod, shown: ShownMethod, verdicts: Mapping[tuple[str, str], KeptVerdict]
+    found: FoundMethod,
+    shown: ShownMethod,
+    verdicts: Mapping[tuple[str, str], KeptVerdict],
+    checks: Mapping[tuple[str, str], KeptCheck],
 ) -> str:
     said = found.method
     like = f" Like [{said.like}]({said.like}.md)." if said.like else ""
@@ -65,6 +72,8 @@ def _of_method(
         rows = [f"- {cell(each)}" for each in said.leaves_out]
         sections.append("## What is left out\n\n" + "\n".join(rows) + "\n")
     sections.append(f"## Claims\n\n{_claims(said, verdicts)}")
+    if made := [_of_check(each) for (name, _), each in checks.items() if name == said.name]:
+        sections.append("## Checks\n\n" + "\n".join(made) + "\n")
     sections.append(f"## Switches\n\n{_switches(shown)}")
     return "\n".join(sections)
 
@@ -88,8 +97,26 @@ def _of_claim(claim: MethodClaim, kept: KeptVerdict | None) -> str:
     arms = [f"- `{name}`: {code(json.dumps(said))}" for name, said in claim.against.items()]
     lines = "\n\nArms that it is compared with:\n\n" + "\n".join(arms) if arms else ""
     return (
-        f"{cell(claim.says)}\n\n{found}\n\nArena `{claim.arena}`, equal {claim.matched},"
+        f"{cell(claim.says)}\n\n{found}\n\n"
+        f"Arena [{claim.arena}](arenas.md#{claim.arena}), equal {claim.matched},"
         f" {claim.seeds} seeds, some {claim.minutes:g} minutes on two cores.{lines}\n"
+    )
+
+
+def _of_check(kept: KeptCheck) -> str:
+    ended = "passed" if kept.passed else "failed"
+    return f"- {kept.kind}, at commit `{kept.commit[:10]}`: {ended}, {cell(kept.says)}"
+
+
+def _arenas() -> str:
+    """What the arms of claims share, by arena."""
+    blocks = [
+        f"## {name}\n\n{cell(find_arena(name).says)}\n\n"
+        f"```yaml\n{file.read_text(encoding='utf-8').rstrip()}\n```\n"
+        for name, file in sorted(arena_files().items())
+    ]
+    return "# Arenas\n\nProblems, a base model and a budget that the arms of a claim share.\n\n" + (
+        "\n".join(blocks)
     )
 
 

@@ -91,9 +91,10 @@ def navigation(made: Mapping[str, str]) -> list[Any]:
     sections = []
     for title, folder in _FOLDERS.items():
         shown = _ABOVE_METHODS if title == "Methods" else folder
-        own = [
-            page for page in made if page.rpartition("/")[0] == shown and page[-8:] != "index.md"
-        ]
+        inside = [page for page in made if page.rpartition("/")[0] == shown]
+        own = [page for page in inside if not page.endswith("index.md")]
+        if title == "Methods":
+            own.append("reference/methods/arenas.md")
         sections.append({title: [f"{folder}/index.md", *own]})
     plain = ["reference/index.md", {"Recipes": "reference/recipes.md"}]
     return [*plain, *sections, {"Tables": "reference/tables.md"}]

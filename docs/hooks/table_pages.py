@@ -14,6 +14,11 @@ from docs.hooks.words import cell, code, table
 from posttrain.data import schemas
 from posttrain.stage.artifact_kinds import ARTIFACT_KINDS, ArtifactKind
 
+_OF_EVERY_ROW = {
+    "id": "names the row by its content",
+    "parents": "ids of the rows that it was made from",
+}
+
 
 def tables_page(root: Path) -> str:
     """Write the columns of every table, of those of a single task too.
@@ -68,7 +73,7 @@ def _of_table(name: str, schema: pl.Schema, comments: Mapping[str, str]) -> str:
             code(column),
             cell(_type(kind)),
             _marks(column in nulls, column in identity),
-            cell(comments.get(column, "")),
+            cell(comments.get(column, _OF_EVERY_ROW.get(column, ""))),
         )
         for column, kind in schema.items()
     ]

@@ -124,6 +124,14 @@ def test_every_verb_has_a_page_with_all_that_its_help_says():
     assert "--trace [up|down|family]" in made["reference/cli/rows.md"]
 
 
+def test_every_document_is_in_the_navigation():
+    named = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
+    shown = {page for page in pages if not page.startswith("decisions/")}
+    assert [page for page in sorted(shown) if page not in named] == []
+    assert len(shown) > 20
+
+
 @pytest.mark.slow  # half a minute: some five hundred pages
 @pytest.mark.core
 def test_the_site_builds_strictly_and_has_a_page_of_everything(tmp_path):

@@ -70,7 +70,8 @@ def follow(name, folder):
     return folder
 
 
-@pytest.mark.slow  # each runs a pipeline or two
+@pytest.mark.slow  # each runs a pipeline or two: a minute by itself
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", [*RUN, "how-to/own-flow"])
 def test_a_tutorial_runs_as_it_is_written(name, tmp_path):
     follow(name, tmp_path)
