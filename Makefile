@@ -13,7 +13,7 @@ PIP    := $(BIN)/python -m pip install $(QUIET) --constraint constraints.txt
 # DVC runs `python -m posttrain ...`: that must be this environment's python.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run bytecode test test-core test-slice test-all test-engines lint clean
+.PHONY: run bytecode test test-core test-slice test-all test-engines lint docs clean
 
 run: $(VENV)/.installed
 	posttrain run
@@ -46,6 +46,11 @@ test-engines: $(ENGINES)/.installed
 lint: $(VENV)/.installed-test
 	ruff check . && ruff format --check . && mypy && lint-imports
 
+# Strictly: a page, an anchor or a picture that is named and not there ends it. Needs no network.
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 python -m mkdocs build --strict
+	@echo "The site is in site/: open site/index.html, or serve it: python -m http.server -b 127.0.0.1 -d site"
+
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "posttrain needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
@@ -60,6 +65,10 @@ $(VENV)/.installed-test: $(VENV)/.installed
 	$(PIP) --editable '.[test]'
 	@touch $@
 
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(PIP) --editable '.[docs]'
+	@touch $@
+
 $(ENGINES)/.installed: pyproject.toml constraints.txt requirements-engines.txt
 	@echo "Installing vLLM and the project into $(ENGINES) (a few minutes, once) ..."
 	test -x $(ENGINES)/bin/python || $(PYTHON) -m venv $(ENGINES)
@@ -68,4 +77,4 @@ $(ENGINES)/.installed: pyproject.toml constraints.txt requirements-engines.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(ENGINES) .posttrain report.html
+	rm -rf $(VENV) $(ENGINES) .posttrain report.html site
