@@ -12,7 +12,7 @@ from posttrain.data.schemas import COMPLETIONS, Problem, completions_table
 from posttrain.data.tables import write_table
 from posttrain.learning.episodes.sampling import open_playing
 from posttrain.learning.models.load import Policy, load_policy, load_tokenizer, weights_digest
-from posttrain.learning.models.reward_head import load_reward_model
+from posttrain.learning.models.reward_head import RewardModel, load_reward_model
 from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.learning.rollouts.limits import tell_no_room, tokens_for_stored
 from posttrain.learning.rollouts.scoring import (
@@ -51,14 +51,8 @@ def run(
     problems = _problems(config, inputs)
     paths = _policies(inputs)
     tokenizer = _shared_tokenizer(paths)
-    reward_model, reward_digest = None, None
-    if "reward_model" in inputs:
-        reward_model = load_reward_model(inputs["reward_model"], device=context.device)
-        if not reward_model.own_tokenizer:
-            where = "evaluate: the reward model"
-            check_same_tokenizer(tokenizer, reward_model.tokenizer, where=where)
-        reward_digest = weights_digest(reward_model.model)
-
+    reward_model = _reward_model(inputs, tokenizer, context.device)
+    reward_digest = None if reward_model is None else weights_digest(reward_model.model)
     # One limit for all policies, and one seed: what they draw is paired, so that their differences
     # vary less.
     limit = tokens_for_stored(config.max_tokens, *paths.values(), note=context.note)
@@ -153,6 +147,18 @@ def _shared_tokenizer(paths: Mapping[str, Path]) -> "PreTrainedTokenizerBase":
         where = f"evaluate: policies '{first}' and '{name}'"
         check_same_tokenizer(tokenizers[first], tokenizer, where=where)
     return tokenizers[first]
+
+
+def _reward_model(
+    inputs: Mapping[str, Path], tokenizer: "PreTrainedTokenizerBase", device: str
+) -> RewardModel | None:
+    """The one that is connected, if any; it reads the policies' tokens, or has its own."""
+    if "reward_model" not in inputs:
+        return None
+    reward_model = load_reward_model(inputs["reward_model"], device=device)
+    if not reward_model.own_tokenizer:
+        check_same_tokenizer(tokenizer, reward_model.tokenizer, where="evaluate: the reward model")
+    return reward_model
 
 
 def _progress(context: StageContext, before: int, total: int, done: int) -> None:

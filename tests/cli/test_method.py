@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.cli import method_claims, method_list, method_run
+from posttrain.cli import method_list, method_run
 from posttrain.cli.main import cli
 from posttrain.learning.algorithms.identity import canonical, digest, flat
 from posttrain.learning.algorithms.presets import PREFERENCE_PRESETS, PRESETS
 from posttrain.methods.find import every_method, find_method, methods_of
 from posttrain.methods.systems import published_systems
-from posttrain.pipeline import verdicts
+from posttrain.pipeline import gathered_claims, verdicts
 from posttrain.pipeline.method_checks import keep_checks, made_check
 from posttrain.pipeline.verdicts import KeptVerdict
 from posttrain.provenance.ledger import Run, open_ledger
@@ -43,7 +43,7 @@ def _verdicts_are_looked_at_once(monkeypatch):
             claim: word for each in methods for claim, word in LOOKED_AT[each.method.name].items()
         }
 
-    for module in (verdicts, method_claims, method_list):
+    for module in (verdicts, gathered_claims, method_list):
         monkeypatch.setattr(module, "standing_verdicts", once)
 
 
