@@ -26,6 +26,8 @@ PAGES = {
 """Documents that stand outside of docs/."""
 _LONG, _FOLDER = "docs/extending.md", "extending"
 """A document of seven thousand lines: each slot has a page of its own."""
+_WIDE = ("docs/coming-from.md",)
+"""What has code side by side, for which a list of headings leaves no room."""
 _HISTORY = ("CHANGELOG.md", "docs/claims.md", "docs/decisions/")
 """What is found last: it says how things came about, not how they are."""
 _PICTURES = ("*.svg", "*.png")
@@ -114,6 +116,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     file = FILES.get(here) or (_LONG if here.startswith(f"{_FOLDER}/") else "")
     if not file:
         return markdown
+    if file in _WIDE:
+        page.meta["hide"] = ["toc"]
     if file.startswith(_HISTORY):
         page.meta["search"] = {"boost": 0.3}
     if here == f"{_FOLDER}.md":
