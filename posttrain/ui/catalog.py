@@ -86,6 +86,24 @@ def versions_of(ledger: Ledger, root: Path, record: ArtifactRecord) -> list[Made
     return [each for each in same if each.record.path == record.path]
 
 
+def others_of_kind(ledger: Ledger, root: Path, record: ArtifactRecord) -> list[ArtifactRecord]:
+    """Find the newest tables of a kind at other places than that of one.
+
+    Args:
+        ledger: That remembers them.
+        root: The project.
+        record: The one.
+
+    Returns:
+        One for each place, such as that of another recipe or stage, newest first.
+
+    """
+    newest: dict[str, ArtifactRecord] = {}
+    for each in _read(ledger, root, " AND a.type=:kind", kind=record.type):
+        newest.setdefault(each.record.path, each.record)
+    return [each for path, each in newest.items() if path != record.path]
+
+
 def maker_of(ledger: Ledger, record: ArtifactRecord) -> StageRun | None:
     """Find the stage run that made an artifact, or reused it last.
 

@@ -6,7 +6,7 @@ import pytest
 
 from posttrain.operations.reviewing import reviews_of
 from posttrain.provenance.ledger import Run, open_ledger
-from posttrain.ui.catalog import newest_of_kind, tables_made, versions_of
+from posttrain.ui.catalog import newest_of_kind, others_of_kind, tables_made, versions_of
 from tests.ui.conftest import Made, rollouts
 
 OURS, THEIRS = "data/rl/rollouts.parquet", "recipes/other/data/rl/rollouts.parquet"
@@ -44,6 +44,8 @@ def test_tables_of_two_recipes_are_apart(made):
     assert (newest.path, newest.digest) == (OURS, second)
     ours = versions_of(made.ledger, made.root, newest)
     assert [each.record.digest for each in ours] == [second, first]
+    (beside,) = others_of_kind(made.ledger, made.root, newest)
+    assert (beside.path, beside.digest) == (THEIRS, other)
     theirs = made.project.artifact(other)
     assert theirs.path == THEIRS
     assert [each.record.digest for each in versions_of(made.ledger, made.root, theirs)] == [other]

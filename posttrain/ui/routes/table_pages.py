@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
 from posttrain.stage.errors import UserError
-from posttrain.ui.catalog import newest_of_kind, versions_of
+from posttrain.ui.catalog import newest_of_kind, others_of_kind, versions_of
 from posttrain.ui.grid import EXAMPLES, described
 from posttrain.ui.opened import open_listed, question_in, rows_asked
 from posttrain.ui.render import project_shown, render_page
@@ -16,6 +16,7 @@ table_routes = APIRouter()
 
 _BLOCK = 100
 _MOST_COUNT = 1000
+_MOST_OTHERS = 8
 
 
 @table_routes.get("/rollouts")
@@ -42,11 +43,13 @@ def show_table(request: Request, digest: str) -> Response:
         problem, first = str(error), {"total": 0, "rows": []}
     with project.ledger() as ledger:
         versions = versions_of(ledger, project.root, record)
+        drawn = record.type == "rollouts"
+        others = others_of_kind(ledger, project.root, record)[:_MOST_OTHERS] if drawn else []
     grid = described(listed, asked, first, at=f"/table/{record.digest[:16]}")
     return render_page(
         request,
         "table.html",
-        section="Rollouts" if record.type == "rollouts" else "Data",
+        section="Rollouts" if drawn else "Data",
         record=record,
         grid=grid,
         asked=asked,
@@ -56,6 +59,7 @@ def show_table(request: Request, digest: str) -> Response:
         example=EXAMPLES.get(record.type, "length(id) > 0"),
         schema=listed.table.rows().collect_schema().names(),
         versions=versions,
+        others=others,
     )
 
 
