@@ -17,8 +17,7 @@ from posttrain.pipeline.slots import SLOTS, find_slot
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("posttrain", "tasks", "flows")
 
-# A room that looks at all others has an arrow to each: docs/decisions/0081-a-page-of-a-project.md.
-MAX_ROOMS, MAX_ARROWS = 16, 60
+MAX_ROOMS, MAX_ARROWS = 16, 55
 MAX_CLASS_LINES, MAX_CLASS_METHODS, MAX_FAN_OUT = 180, 15, 15
 MAX_BLOCK_LINES = 120
 BRITISH = (

@@ -30,8 +30,8 @@ def ui(port: int, ledger_at: str | None) -> None:
       posttrain ui --ledger other.db       another ledger
 
     """
-    from posttrain.ui.app import serve_project
-    from posttrain.ui.project import Project
+    from posttrain.cli.page.app import serve_project
+    from posttrain.cli.page.project import Project
 
     root = workspace_root(ledger_at)
     project = Project(root, ledger_at or ledger_location(root))

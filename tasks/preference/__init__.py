@@ -38,11 +38,6 @@ def _refuse(stage: Stage, dag: Dag) -> None:
             f"{name}.inputs.{earlier[0]}: rounds learn from what they draw; set rounds to 0, or"
             f" write {name}.inputs.earlier_pairs: null"
         )
-    if config.rounds and stage.resources.processes > 1:
-        raise UserError(
-            f"{name}.rounds: rounds sample in one process; set rounds to 0, or leave"
-            f" {name}.resources.processes out"
-        )
     if config.opponent == "teacher" and "reference_samples" not in stage.inputs:
         raise UserError(
             f"{name}.opponent: a teacher's answers join the policy's, and none are connected; add"

@@ -5,9 +5,9 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
+from posttrain.cli.page.app import create_app
+from posttrain.cli.page.project import Project
 from posttrain.provenance.ledger import ledger_location
-from posttrain.ui.app import create_app
-from posttrain.ui.project import Project
 
 # Two releases are made of real stages.
 pytestmark = pytest.mark.slow

@@ -14,11 +14,11 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from posttrain.cli.page.project import Project
+from posttrain.cli.page.render import render_page
+from posttrain.cli.page.routes.registry import ROUTES
 from posttrain.stage.errors import UserError
 from posttrain.stage.interrupts import Interrupted
-from posttrain.ui.project import Project
-from posttrain.ui.render import render_page
-from posttrain.ui.routes.registry import ROUTES
 from posttrain.views.charts import chart_scripts
 
 LOOPBACK = "127.0.0.1"

@@ -5,9 +5,9 @@ from urllib.parse import urlencode
 import polars as pl
 from fastapi import Request
 
+from posttrain.cli.page.project import Project
+from posttrain.cli.page.windows import ListedTable, Memory, RowQuestion, list_table
 from posttrain.provenance.ledger import ArtifactRecord
-from posttrain.ui.project import Project
-from posttrain.ui.windows import ListedTable, Memory, RowQuestion, list_table
 
 _tables: Memory[ListedTable] = Memory(8)
 _numbers: Memory[pl.Series] = Memory(32)

@@ -12,9 +12,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import polars as pl
 
+from posttrain.cli.page.columns import ListedColumn, listed_columns, listed_from
 from posttrain.provenance.lineage.tables import Table, collected
 from posttrain.stage.errors import UserError, nearest
-from posttrain.ui.columns import ListedColumn, listed_columns, listed_from
 
 T = TypeVar("T")
 

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import polars as pl
 from fastapi import APIRouter, Request, Response
 
+from posttrain.cli.page.catalog import MadeTable, tables_made, versions_of
+from posttrain.cli.page.distributions import spreads_of
+from posttrain.cli.page.figures import chart_of_spread, charts_of_curve
+from posttrain.cli.page.project import Project
+from posttrain.cli.page.render import project_shown, render_page
+from posttrain.cli.page.table_diff import differing_rows
 from posttrain.provenance.lineage.tables import collected
 from posttrain.stage.errors import UserError
-from posttrain.ui.catalog import MadeTable, tables_made, versions_of
-from posttrain.ui.distributions import spreads_of
-from posttrain.ui.figures import chart_of_spread, charts_of_curve
-from posttrain.ui.project import Project
-from posttrain.ui.render import project_shown, render_page
-from posttrain.ui.table_diff import differing_rows
 from posttrain.views.charts import chart_scripts, chart_style
 
 data_routes = APIRouter()

@@ -5,19 +5,12 @@ from typing import Any
 import polars as pl
 from fastapi import APIRouter, Request, Response
 
-from posttrain.operations.reviewing import reviews_on
-from posttrain.operations.row_origins import ends_of_trace, verdicts_on
-from posttrain.provenance.ledger import ArtifactRecord, Ledger
-from posttrain.provenance.lineage.names import find_node
-from posttrain.provenance.lineage.rows import trace
-from posttrain.provenance.lineage.tables import Table, collected, open_tables
-from posttrain.stage.errors import UserError
-from posttrain.ui.catalog import tables_made
-from posttrain.ui.figures import chart_of_problem
-from posttrain.ui.opened import asked_again, neighbors, open_listed, question_in, rows_asked
-from posttrain.ui.project import Project
-from posttrain.ui.render import project_shown, render_page
-from posttrain.ui.rollouts import (
+from posttrain.cli.page.catalog import tables_made
+from posttrain.cli.page.figures import chart_of_problem
+from posttrain.cli.page.opened import asked_again, neighbors, open_listed, question_in, rows_asked
+from posttrain.cli.page.project import Project
+from posttrain.cli.page.render import project_shown, render_page
+from posttrain.cli.page.rollouts import (
     decoder_for,
     group_of,
     history_of,
@@ -25,6 +18,13 @@ from posttrain.ui.rollouts import (
     problem_of,
     spans_by_token,
 )
+from posttrain.operations.reviewing import reviews_on
+from posttrain.operations.row_origins import ends_of_trace, verdicts_on
+from posttrain.provenance.ledger import ArtifactRecord, Ledger
+from posttrain.provenance.lineage.names import find_node
+from posttrain.provenance.lineage.rows import trace
+from posttrain.provenance.lineage.tables import Table, collected, open_tables
+from posttrain.stage.errors import UserError
 
 row_routes = APIRouter()
 

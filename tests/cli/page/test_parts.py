@@ -6,14 +6,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from posttrain.cli.page.distributions import spreads_of
+from posttrain.cli.page.rollouts import RolloutToken, spans_by_token, token_texts
+from posttrain.cli.page.table_diff import differing_rows
+from posttrain.cli.page.windows import Later, Memory, RowQuestion, list_table
 from posttrain.data.schemas import ROLLOUTS
 from posttrain.pipeline.execution.display import Display, NotedProgress, read_progress
 from posttrain.provenance.lineage.tables import Table
 from posttrain.stage.errors import UserError
-from posttrain.ui.distributions import spreads_of
-from posttrain.ui.rollouts import RolloutToken, spans_by_token, token_texts
-from posttrain.ui.table_diff import differing_rows
-from posttrain.ui.windows import Later, Memory, RowQuestion, list_table
 
 BROKEN = "\N{REPLACEMENT CHARACTER}"
 # Tokens 1 and 2 are the two bytes of one letter, 3 is a word, 4 a byte without its other.
@@ -56,7 +56,7 @@ def test_what_is_known_of_drawn_tokens_goes_by_their_order_over_all_turns():
 
 @pytest.mark.parametrize("name", ["pairs", "problems", "rollouts"])
 def test_tables_of_older_formats_are_listed_as_they_are(name):
-    file = Path(__file__).parents[1] / f"data/tables_0_1/{name}.parquet"
+    file = Path(__file__).parents[2] / f"data/tables_0_1/{name}.parquet"
     listed = list_table(Table(name, name, file), name)
     rows = listed.window(listed.numbers(RowQuestion(sort="id")), 0, 100)
     ids = [row[-1] for row in rows]

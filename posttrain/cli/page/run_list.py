@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from posttrain.cli.page.headlines import headlines_of
+from posttrain.cli.page.project import Project
 from posttrain.pipeline.execution.display import read_progress
 from posttrain.provenance.ledger import Ledger, Run, StageRun
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.stage.formatting import counted, duration
-from posttrain.ui.headlines import headlines_of
-from posttrain.ui.project import Project
 
 _LOG_BYTES = 64_000
 _ORDER = ("failed", "stopped", "succeeded", "restored", "cached")

@@ -17,7 +17,7 @@ _LONGEST = 400
 def page_templates() -> jinja2.Environment:
     """Return the environment of the templates in `pages`."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("posttrain.ui", "pages"),
+        loader=jinja2.PackageLoader("posttrain.cli.page", "pages"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

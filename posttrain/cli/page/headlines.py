@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from posttrain.cli.page.project import Project
+from posttrain.cli.page.windows import Memory
 from posttrain.provenance.ledger import ArtifactRecord, StageRun
 from posttrain.stage.errors import UserError
-from posttrain.ui.project import Project
-from posttrain.ui.windows import Memory
 from posttrain.views.report.evaluation import Evaluation, Share, evaluations
 from posttrain.views.report.facts import StageFacts
 from posttrain.views.report.headline import headlines

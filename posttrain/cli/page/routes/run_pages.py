@@ -2,9 +2,9 @@
 
 from fastapi import APIRouter, Request, Response
 
+from posttrain.cli.page.render import project_shown, render_page
+from posttrain.cli.page.run_list import last_attempts, list_run, live_stages, log_of
 from posttrain.provenance.lineage.names import find_run
-from posttrain.ui.render import project_shown, render_page
-from posttrain.ui.run_list import last_attempts, list_run, live_stages, log_of
 
 run_routes = APIRouter()
 

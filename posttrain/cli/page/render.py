@@ -5,8 +5,8 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from posttrain.ui.project import Project
-from posttrain.ui.templates import page_templates
+from posttrain.cli.page.project import Project
+from posttrain.cli.page.templates import page_templates
 
 _OF_WHOLE_PAGES = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:;"

@@ -12,7 +12,7 @@ from posttrain.operations.reviewing import reviews_of
 from posttrain.provenance.lineage import queries
 from posttrain.provenance.lineage.names import find_node
 from posttrain.stage.errors import UserError
-from tests.ui.conftest import problems
+from tests.cli.page.conftest import problems
 
 ADA, BOB = "Ada <ada@example.org>", "Bob <bob@example.org>"
 THEN = "2026-11-28T18:40:00Z"

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from posttrain.operations.reviewing import reviews_of
-from tests.ui.conftest import problems
+from tests.cli.page.conftest import problems
 
 
 def text_of(page):

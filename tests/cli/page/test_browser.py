@@ -7,7 +7,7 @@ import re
 import pytest
 
 from posttrain.pipeline.execution.display import PROGRESS_FILE
-from tests.ui.conftest import until
+from tests.cli.page.conftest import until
 
 # A browser is started, and pages are waited for.
 pytestmark = pytest.mark.slow

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from posttrain.cli.page.catalog import made_artifact
 from posttrain.provenance.ledger import ArtifactRecord, Ledger, open_ledger
 from posttrain.provenance.lineage.artifacts import Finder, object_folder
 from posttrain.provenance.lineage.tables import Table
 from posttrain.stage.errors import UserError
-from posttrain.ui.catalog import made_artifact
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
+from posttrain.cli.page.app import create_app
+from posttrain.cli.page.project import Project
 from posttrain.operations.schedule.notes import open_notes
 from posttrain.operations.schedule.recipes import Schedule, ScheduleConfig
 from posttrain.provenance.ledger import open_ledger
-from posttrain.ui.app import create_app
-from posttrain.ui.project import Project
 
 NOON = 1_700_000_000.0
 # 2023-11-14 22:13:20 in UTC.

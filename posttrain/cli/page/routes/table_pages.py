@@ -5,12 +5,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
+from posttrain.cli.page.catalog import newest_of_kind, others_of_kind, versions_of
+from posttrain.cli.page.grid import EXAMPLES, described
+from posttrain.cli.page.opened import open_listed, question_in, rows_asked
+from posttrain.cli.page.render import project_shown, render_page
+from posttrain.cli.page.windows import ListedTable, RowQuestion
 from posttrain.stage.errors import UserError
-from posttrain.ui.catalog import newest_of_kind, others_of_kind, versions_of
-from posttrain.ui.grid import EXAMPLES, described
-from posttrain.ui.opened import open_listed, question_in, rows_asked
-from posttrain.ui.render import project_shown, render_page
-from posttrain.ui.windows import ListedTable, RowQuestion
 
 table_routes = APIRouter()
 

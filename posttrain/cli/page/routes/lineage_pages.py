@@ -2,13 +2,13 @@
 
 from fastapi import APIRouter, Request, Response
 
+from posttrain.cli.page.render import project_shown, render_page, whole_page
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.lineage import queries
 from posttrain.provenance.lineage.names import find_node
 from posttrain.provenance.lineage.places import from_root
 from posttrain.provenance.lineage.render import FORMATS, View
 from posttrain.provenance.lineage.render.view import Direction
-from posttrain.ui.render import project_shown, render_page, whole_page
 
 lineage_routes = APIRouter()
 

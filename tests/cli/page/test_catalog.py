@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from posttrain.cli.page.catalog import newest_of_kind, others_of_kind, tables_made, versions_of
 from posttrain.operations.reviewing import reviews_of
 from posttrain.provenance.ledger import Run, open_ledger
-from posttrain.ui.catalog import newest_of_kind, others_of_kind, tables_made, versions_of
-from tests.ui.conftest import Made, rollouts
+from tests.cli.page.conftest import Made, rollouts
 
 OURS, THEIRS = "data/rl/rollouts.parquet", "recipes/other/data/rl/rollouts.parquet"
 RUNS = ((OURS, "."), (THEIRS, "recipes/other"), (OURS, "."))

@@ -20,6 +20,8 @@ import polars as pl
 import pytest
 from starlette.testclient import TestClient
 
+from posttrain.cli.page.app import bound, create_app
+from posttrain.cli.page.project import Project
 from posttrain.data.schemas import DROPPED, PROBLEMS, ROLLOUTS, VERDICTS, Problem, problems_table
 from posttrain.data.tables import write_table
 from posttrain.learning.rewards.port_tables import subject_of
@@ -27,8 +29,6 @@ from posttrain.pipeline.execution.display import PROGRESS_FILE
 from posttrain.provenance.ledger import ArtifactRecord, Ledger, Run, StageRun, open_ledger
 from posttrain.provenance.ledger.processes import this_process
 from posttrain.stage.hashing import digest_path
-from posttrain.ui.app import bound, create_app
-from posttrain.ui.project import Project
 
 VOCABULARY = ["<bos>", *"0123456789+*=", "step", "so"]
 ASKED = ("2 + 3 =", "4 * 2 =", "9 + 9 =")

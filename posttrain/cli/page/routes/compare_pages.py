@@ -6,16 +6,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from posttrain.cli.page.comparison import side_by_side
+from posttrain.cli.page.figures import chart_of_metric
+from posttrain.cli.page.headlines import evaluated_share, evaluations_of
+from posttrain.cli.page.metric_history import MeasuredFigure, history_of_metric, metric_names
+from posttrain.cli.page.project import Project
+from posttrain.cli.page.render import project_shown, render_page
+from posttrain.cli.page.run_list import last_attempts, list_run
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.lineage.names import find_run
 from posttrain.stage.errors import UserError
-from posttrain.ui.comparison import side_by_side
-from posttrain.ui.figures import chart_of_metric
-from posttrain.ui.headlines import evaluated_share, evaluations_of
-from posttrain.ui.metric_history import MeasuredFigure, history_of_metric, metric_names
-from posttrain.ui.project import Project
-from posttrain.ui.render import project_shown, render_page
-from posttrain.ui.run_list import last_attempts, list_run
 
 compare_routes = APIRouter()
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import polars as pl
 
+from posttrain.cli.page.catalog import maker_of
+from posttrain.cli.page.project import Project
 from posttrain.data.contexts import PromptContext
 from posttrain.provenance.ledger import ArtifactRecord, Ledger
 from posttrain.provenance.lineage.tables import Table, collected
-from posttrain.ui.catalog import maker_of
-from posttrain.ui.project import Project
 
 _Decode = Callable[[Sequence[int]], str]
 _BROKEN = "\N{REPLACEMENT CHARACTER}"

@@ -6,12 +6,12 @@ from urllib.parse import quote
 from fastapi import APIRouter, Form, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
+from posttrain.cli.page.opened import asked_again, neighbors, open_listed, question_in, rows_asked
+from posttrain.cli.page.render import project_shown, render_page
 from posttrain.data.reviews import read_reviews
 from posttrain.operations.reviewing import FOLDER_OF_REVIEWS, write_review
 from posttrain.provenance.lineage.tables import collected
 from posttrain.stage.errors import UserError
-from posttrain.ui.opened import asked_again, neighbors, open_listed, question_in, rows_asked
-from posttrain.ui.render import project_shown, render_page
 
 review_routes = APIRouter()
 

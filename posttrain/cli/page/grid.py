@@ -5,8 +5,8 @@ from typing import Any
 
 import polars as pl
 
-from posttrain.ui.columns import ListedColumn
-from posttrain.ui.windows import ListedTable, RowQuestion
+from posttrain.cli.page.columns import ListedColumn
+from posttrain.cli.page.windows import ListedTable, RowQuestion
 
 EXAMPLES = {
     "rollouts": "step >= 10 and reward < 1",

@@ -6,6 +6,10 @@ from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 
+from posttrain.cli.page.render import project_shown, render_page, whole_page
+from posttrain.cli.page.run_list import tail_of
+from posttrain.cli.page.schedule_list import listed_schedules, listed_ticks
+from posttrain.cli.page.windows import Memory
 from posttrain.pipeline.gathered_claims import claims_of_project
 from posttrain.publishing.release.contents import FolderContents
 from posttrain.publishing.release.names import parse_tag
@@ -13,10 +17,6 @@ from posttrain.publishing.release.registered import registered
 from posttrain.publishing.release.tags import promotions
 from posttrain.publishing.release.verify import said_about
 from posttrain.stage.errors import UserError
-from posttrain.ui.render import project_shown, render_page, whole_page
-from posttrain.ui.run_list import tail_of
-from posttrain.ui.schedule_list import listed_schedules, listed_ticks
-from posttrain.ui.windows import Memory
 from posttrain.views.report.claims import claims_page
 
 keeping_routes = APIRouter()

@@ -5,10 +5,10 @@ from typing import Any
 
 import polars as pl
 
+from posttrain.cli.page.distributions import ColumnSpread
+from posttrain.cli.page.metric_history import MeasuredFigure
+from posttrain.cli.page.templates import moment
 from posttrain.stage.formatting import number
-from posttrain.ui.distributions import ColumnSpread
-from posttrain.ui.metric_history import MeasuredFigure
-from posttrain.ui.templates import moment
 from posttrain.views.charts import NUMBER, Chart, ChartRow, Series, histogram, line_chart, row_chart
 
 _MOST_LABELS = 5
