@@ -1,7 +1,7 @@
 """`posttrain lineage diff`: two runs side by side."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,9 +9,7 @@ import click
 from posttrain.cli.ledger import existing_ledger, ledger_option
 from posttrain.cli.options import Documented
 from posttrain.cli.tables import colored, print_table
-from posttrain.provenance.ledger import StageRun
-from posttrain.provenance.lineage.compare import StageComparison, ValueChange, compare_runs
-from posttrain.provenance.lineage.names import find_run
+from posttrain.provenance.lineage.compare import StageComparison, ValueChange
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -33,40 +31,24 @@ def diff(before: str, after: str, everything: bool, as_json: bool, ledger_at: st
       posttrain lineage diff 20261121-06 latest
 
     """
+    from posttrain.operations.python.figures import compared
+
     with existing_ledger(ledger_at) as ledger:
-        old, new = find_run(ledger, before), find_run(ledger, after)
-        compared = compare_runs(ledger, old, new)
+        found = compared(ledger, before, after)
     if as_json:
-        click.echo(json.dumps([as_object(each) for each in compared], indent=2))
+        click.echo(json.dumps([as_object(each) for each in found.stages], indent=2))
         return
-    shown = [each for each in compared if everything or not each.same]
-    if shown:
-        print_table(("stage", "what", f"run {old.id}", f"run {new.id}"), _rows(shown))
-    equal = sum(each.same for each in compared)
-    click.echo(f"{equal} of {len(compared)} stages are equal")
+    if rows := found.rows(everything=everything):
+        print_table(found.headings, [_colored(row) for row in rows])
+    click.echo(found.closing)
 
 
-def _rows(compared: Sequence[StageComparison]) -> "Iterator[Sequence[str | Text]]":
-    """Per stage its outcome, the first cause, and every artifact and number that changed."""
-    for each in compared:
-        stage = colored(each.stage, "bold")
-        yield stage, "status", _status(each.before), _status(each.after)
-        if each.cause:
-            yield "", "cause", each.cause, ""
-        for change in (*each.outputs, *each.metrics):
-            yield "", change.name, _shown(change.before), _shown(change.after)
+def _colored(row: Sequence[str]) -> "list[str | Text]":
+    from posttrain.operations.python.figures import ABSENT, NONE
 
-
-def _status(run: StageRun | None) -> "str | Text":
-    if run is None:
-        return colored("not in this run", "dim")
-    return f"{run.status}, {run.seconds:.1f} s"
-
-
-def _shown(value: float | str | None) -> "str | Text":
-    if value is None:
-        return colored("none", "dim")
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    stage, what, *values = row
+    dim = [colored(value, "dim") if value in (ABSENT, NONE) else value for value in values]
+    return [colored(stage, "bold"), what, *dim]
 
 
 def as_object(each: StageComparison) -> dict[str, Any]:

@@ -22,16 +22,13 @@ from posttrain.cli.options import (
     slots_option,
 )
 from posttrain.stage.errors import UserError
-from posttrain.stage.interrupts import Interrupted, end_now, hear, let_end
+from posttrain.stage.interrupts import end_now, hear, let_end
 
 if TYPE_CHECKING:
     from posttrain.pipeline.execution.display import Display
-    from posttrain.pipeline.execution.executor import Executor
     from posttrain.pipeline.execution.session import Session
     from posttrain.pipeline.plan import Decision
 
-# After a signal; what MLflow has not heard by then it learns from `posttrain mlflow rebuild`.
-_HURRIED_SECONDS = 0.2
 _SOON_SECONDS = 0.7
 
 
@@ -68,8 +65,8 @@ def run(
       posttrain run --set rl.resources.ray=auto   rollouts drawn and verified on a Ray cluster
 
     """
-    from posttrain.cli.plan import check_release
-    from posttrain.pipeline.execution.compatibility import asking_people, refuse_incompatible
+    from posttrain.operations.python.plans import decide_all
+    from posttrain.pipeline.execution.compatibility import asking_people
     from posttrain.pipeline.execution.display import PlainDisplay
     from posttrain.pipeline.execution.session import open_session
 
@@ -80,11 +77,7 @@ def run(
     hear(end_now)
     with open_session(recipe, overrides) as session, session.workspace.locked(_command_line()):
         session.tries = bool(overrides)
-        if start:
-            session.force(start)
-        decisions = session.single(only) if only else session.planner.plan()
-        refuse_incompatible(session.planner, decisions)
-        check_release(session)
+        decisions = decide_all(session, start=start, only=only)
         asking = asking_people(session.planner, decisions)
         idle = all(decision.action == "cached" for decision in decisions)
         if idle:
@@ -126,25 +119,15 @@ def execute(
 
     What is to be done `then` is done while the tracker still writes.
     """
+    from posttrain.operations.python.runs import bring_up_to_date, runner_of
     from posttrain.pipeline.execution.failures import ServerFailed, StageFailed
-    from posttrain.views.tracking import open_tracker
-    from posttrain.views.tracking.base import CLOSE_SECONDS
 
-    tracker, patience = open_tracker(session.workspace.state), CLOSE_SECONDS
     with nullcontext(shown) if shown else progress_display() as display:
         try:
-            tracker.prepare()
-            session.run(
-                decisions,
-                runner=_runner(local=local, slots=slots),
-                tracker=tracker,
-                display=display,
-                command=command,
+            runner = runner_of(local=local, slots=slots)
+            bring_up_to_date(
+                session, decisions, runner, display, command, then=then, complain=_note
             )
-            then()
-        except Interrupted:
-            patience = _HURRIED_SECONDS
-            raise
         except StageFailed as failure:
             raise click.ClickException(
                 f"{failure}\nOnce that is mended, run the same command again: finished stages are "
@@ -152,10 +135,10 @@ def execute(
             ) from None
         except ServerFailed as failure:
             raise click.ClickException(str(failure)) from None
-        finally:
-            complaint = tracker.close(seconds=patience)
-            if complaint and patience == CLOSE_SECONDS:
-                click.echo(f"note: {complaint}", err=True)
+
+
+def _note(complaint: str) -> None:
+    click.echo(f"note: {complaint}", err=True)
 
 
 def _renew_page(session: "Session", *, alone: bool) -> None:
@@ -169,16 +152,6 @@ def _import_soon(module: str) -> None:
     soon = threading.Timer(_SOON_SECONDS, importlib.import_module, [module])
     soon.daemon = True
     soon.start()
-
-
-def _runner(*, local: bool, slots: int) -> "Callable[[Executor, Sequence[str]], None]":
-    if local:
-        from posttrain.pipeline.execution.local import run_locally
-
-        return lambda executor, names: run_locally(executor, names, slots=slots)
-    from posttrain.pipeline.execution.prefect import run_with_prefect
-
-    return lambda executor, names: run_with_prefect(executor, names, slots=slots)
 
 
 @contextmanager

@@ -12,9 +12,10 @@ from rich.console import Console
 
 from posttrain import __version__
 from posttrain.cli.method_claims import claims_of_recipe
+from posttrain.operations.python.runs import facts_of
 from posttrain.pipeline.execution.session import Session
 from posttrain.provenance.ledger import conflicts, explain_conflict
-from posttrain.views.report import StageFacts, summary_table, write_report
+from posttrain.views.report import summary_table, write_report
 
 REPORT_FILE = "report.html"
 _VERSIONS = ("torch", "transformers", "polars", "prefect", "dvc", "mlflow")
@@ -31,7 +32,7 @@ def page_of(session: Session, *, alone: bool) -> Path:
 
 def show_summary(session: Session, seconds: float, *, alone: bool = False) -> None:
     """Print the summary of the session's stages, and write the report page where there is none."""
-    stages, artifacts = _facts(session)
+    stages, artifacts = facts_of(session)
     Console().print(summary_table(stages, artifacts))
     page = page_of(session, alone=alone)
     if not page.exists():
@@ -42,7 +43,7 @@ def show_summary(session: Session, seconds: float, *, alone: bool = False) -> No
 
 def renew_report(session: Session, page: Path | None = None) -> Path:
     """Write the report page of the session's stages, beside its recipe or there; give its path."""
-    stages, artifacts = _facts(session)
+    stages, artifacts = facts_of(session)
     runs = [session.records[name].run_id for name in session.dag.order() if name in session.records]
     page = page or session.recipe.directory / REPORT_FILE
     page.parent.mkdir(parents=True, exist_ok=True)
@@ -55,22 +56,6 @@ def renew_report(session: Session, page: Path | None = None) -> Path:
         claimed=partial(claims_of_recipe, session.recipe, session.workspace.root),
     )
     return page
-
-
-def _facts(session: Session) -> tuple[list[StageFacts], dict[str, Path]]:
-    """What is known of each stage that there is a record of, and where its artifacts lie."""
-    # What another recipe made and this one took over lasted as long as it did there.
-    names = list(session.dag.stages)
-    lasting = session.ledger.history.durations(names)
-    lasting |= session.ledger.history.durations(names, session.recipe.name)
-    records = [session.records[name] for name in session.dag.order() if name in session.records]
-    stages = [StageFacts(record, lasting.get(record.stage, 0.0)) for record in records]
-    artifacts = {
-        f"{record.stage}.{output.role}": session.workspace.output(output.path)
-        for record in records
-        for output in record.outputs
-    }
-    return stages, artifacts
 
 
 def _provenance(session: Session, run_id: str) -> Mapping[str, str]:
