@@ -40,7 +40,7 @@ class FinishedStage:
         status: `succeeded`: it was executed. `cached`, `restored`: it did not have to be.
         seconds: How long its last execution took.
         outputs: Where each artifact lies, by the name of the output.
-        metrics: What it measured, as `stage/metric`.
+        metrics: What it measured, by the name that its task gives.
 
     """
 
@@ -73,7 +73,11 @@ class RunResult(Displayed):
     @property
     def metrics(self) -> dict[str, float]:
         """What all stages measured, as `stage/metric`."""
-        return {name: value for each in self.stages for name, value in each.metrics.items()}
+        return {
+            name if name.startswith(f"{each.stage}/") else f"{each.stage}/{name}": value
+            for each in self.stages
+            for name, value in each.metrics.items()
+        }
 
     def grid(self) -> Grid:
         """See `Displayed`."""
