@@ -1,19 +1,24 @@
 """`posttrain lineage`: where things come from, what depends on them, and what must not be used."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from posttrain.cli.compare import diff
 from posttrain.cli.files import write_text
 from posttrain.cli.impact import impact
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.cli.options import DocumentedGroup
 from posttrain.cli.recall import recall, recalls
+from posttrain.cli.tables import colored, print_table
+from posttrain.provenance.lineage.compare import StageComparison, ValueChange
 from posttrain.provenance.lineage.queries import LIMIT
 from posttrain.provenance.lineage.render.view import Direction
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 _FORMATS = ("tree", "json", "mermaid", "openlineage", "html")
 
@@ -112,7 +117,7 @@ def path(start: str, end: str, **options: Any) -> None:
 
 def _answer(direction: Direction, names: list[str], options: dict[str, Any]) -> None:
     """Ask for the graph of the nodes, render it and send it where it belongs."""
-    from posttrain.operations.python.graphs import TREE_DEPTH, follow, form_of
+    from posttrain.operations.python.graphs import TREE_DEPTH, follow_nodes, form_of
     from posttrain.operations.python.project import OpenProject
 
     form, out = options["form"], options["out"]
@@ -121,7 +126,7 @@ def _answer(direction: Direction, names: list[str], options: dict[str, Any]) -> 
     root = workspace_root(options["ledger_at"])
     depth = options["depth"] or (TREE_DEPTH if form == "tree" else None)
     with existing_ledger(options["ledger_at"]) as ledger:
-        found = follow(
+        found = follow_nodes(
             OpenProject(ledger, root),
             names,
             direction,
@@ -137,5 +142,58 @@ def _answer(direction: Direction, names: list[str], options: dict[str, Any]) -> 
     click.echo(f"{len(found.nodes):,} nodes written to {out}", err=True)
 
 
-for _command in (impact, diff, recall, recalls):
+@lineage.command(short_help="Compare two runs, stage by stage.")
+@click.argument("before", metavar="RUN")
+@click.argument("after", metavar="RUN")
+@click.option("--all", "everything", is_flag=True, help="Show stages that are equal, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@ledger_option
+def diff(before: str, after: str, everything: bool, as_json: bool, ledger_at: str | None) -> None:
+    """Compare two runs: per stage the first cause, the changed artifacts, the changed numbers.
+
+    A RUN is an id or its beginning, 'latest', or 'latest~1' for the one before.
+
+    Examples:
+      posttrain lineage diff latest~1 latest   the last run against the one before
+      posttrain lineage diff 20261121-06 latest
+
+    """
+    from posttrain.operations.python.figures import compare_named_runs
+
+    with existing_ledger(ledger_at) as ledger:
+        found = compare_named_runs(ledger, before, after)
+    if as_json:
+        click.echo(json.dumps([as_object(each) for each in found.stages], indent=2))
+        return
+    if rows := found.rows(everything=everything):
+        print_table(found.headings, [_colored(row) for row in rows])
+    click.echo(found.closing)
+
+
+def _colored(row: Sequence[str]) -> "list[str | Text]":
+    from posttrain.operations.python.figures import ABSENT, NONE
+
+    stage, what, *values = row
+    dim = [colored(value, "dim") if value in (ABSENT, NONE) else value for value in values]
+    return [colored(stage, "bold"), what, *dim]
+
+
+def as_object(each: StageComparison) -> dict[str, Any]:
+    """One stage in JSON types."""
+
+    def changes(found: Sequence[ValueChange]) -> dict[str, Any]:
+        return {change.name: {"before": change.before, "after": change.after} for change in found}
+
+    return {
+        "stage": each.stage,
+        "same": each.same,
+        "before": None if each.before is None else each.before.id,
+        "after": None if each.after is None else each.after.id,
+        "cause": each.cause,
+        "outputs": changes(each.outputs),
+        "metrics": changes(each.metrics),
+    }
+
+
+for _command in (impact, recall, recalls):
     lineage.add_command(_command)

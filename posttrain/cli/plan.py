@@ -15,7 +15,7 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import counted
 
 if TYPE_CHECKING:
-    from posttrain.operations.python.plans import Plan
+    from posttrain.operations.python.plans import RunPlan
     from posttrain.pipeline.execution.session import Session
     from posttrain.provenance.code import CodeClosure
     from posttrain.stage.declared import Declared
@@ -95,7 +95,7 @@ def plan(
         refuse_what_stands_in_the_way(session, decisions)
 
 
-def _print_details(session: "Session", planned: "Plan") -> None:
+def _print_details(session: "Session", planned: "RunPlan") -> None:
     """What a profile set, and what keys do not see of a stage."""
     from posttrain.pipeline.profile_notes import set_by_profile
 
@@ -126,7 +126,7 @@ def _unseen(closure: "CodeClosure", declared: "Declared") -> Iterator[str]:
             yield f"{', '.join(own)} reads {read}, which `environment:` does not declare"
 
 
-def _table(planned: "Plan", *, verbose: bool) -> Table:
+def _table(planned: "RunPlan", *, verbose: bool) -> Table:
     table = plain_table("stage", "action", "last took", "why", right=("last took",))
     rows = planned.rows(verbose=verbose, hint=": -v")
     for each, (stage, action, seconds, why) in zip(planned.stages, rows, strict=True):

@@ -119,7 +119,7 @@ def execute(
 
     What is to be done `then` is done while the tracker still writes.
     """
-    from posttrain.operations.python.runs import bring_up_to_date, runner_of
+    from posttrain.operations.bring_up import bring_up_to_date, runner_of
     from posttrain.pipeline.execution.failures import ServerFailed, StageFailed
 
     with nullcontext(shown) if shown else progress_display() as display:

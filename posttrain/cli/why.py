@@ -40,11 +40,11 @@ def why(
       posttrain why rl --between latest~1 latest
 
     """
-    from posttrain.operations.python.causes import explained
+    from posttrain.operations.python.causes import explain_stage
     from posttrain.pipeline.execution.session import open_session
 
     with open_session(recipe, overrides) as session:
-        found = explained(session, stage, between=between, verbose=verbose)
+        found = explain_stage(session, stage, between=between, verbose=verbose)
         for line in found.lines(verbose=verbose, paint=_colored):
             click.echo(line)
 

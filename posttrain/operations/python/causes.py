@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posttrain.operations.python.project import AnyPath, Overrides, words_of
+from posttrain.operations.python.project import AnyPath, Overrides, override_words
 from posttrain.operations.python.shown import Displayed, Grid
 from posttrain.pipeline.explain import ComparedKey, Explanation, Sources
 from posttrain.provenance.ledger import StageRun, explain_conflict
@@ -117,11 +117,11 @@ def why(
     """
     from posttrain.pipeline.execution.session import open_session
 
-    with open_session(Path(recipe), words_of(overrides)) as session:
-        return explained(session, stage, between=between, verbose=True)
+    with open_session(Path(recipe), override_words(overrides)) as session:
+        return explain_stage(session, stage, between=between, verbose=True)
 
 
-def explained(
+def explain_stage(
     session: "Session", stage: str, *, between: tuple[str, str] | None, verbose: bool
 ) -> Why:
     """Compare two keys of a stage.

@@ -110,10 +110,10 @@ def compare(before: str, after: str = "latest", *, project: AnyPath = ".") -> Co
 
     """
     with open_project(project) as opened:
-        return compared(opened.ledger, before, after)
+        return compare_named_runs(opened.ledger, before, after)
 
 
-def compared(ledger: Ledger, before: str, after: str) -> Comparison:
+def compare_named_runs(ledger: Ledger, before: str, after: str) -> Comparison:
     """Compare two runs of a ledger.
 
     Args:

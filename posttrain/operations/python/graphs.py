@@ -23,7 +23,7 @@ from posttrain.stage.errors import UserError
 TREE_DEPTH = 12
 """Stage runs that a tree follows where nobody says how many."""
 
-SUFFIXES: Mapping[str, str] = {
+FORMAT_OF_SUFFIX: Mapping[str, str] = {
     ".json": "json",
     ".mmd": "mermaid",
     ".md": "mermaid",
@@ -125,10 +125,10 @@ def lineage(
 
     """
     with open_project(project) as opened:
-        return follow(opened, [node], direction, cwd=Path(project), depth=depth, limit=limit)
+        return follow_nodes(opened, [node], direction, cwd=Path(project), depth=depth, limit=limit)
 
 
-def follow(
+def follow_nodes(
     project: OpenProject,
     names: Sequence[str],
     direction: Direction,
@@ -176,10 +176,10 @@ def form_of(file: Path) -> str:
         UserError: No format has that suffix.
 
     """
-    if file.suffix not in SUFFIXES:
-        known = ", ".join(SUFFIXES)
+    if file.suffix not in FORMAT_OF_SUFFIX:
+        known = ", ".join(FORMAT_OF_SUFFIX)
         raise UserError(f"{file}: no format has the suffix '{file.suffix}' ({known})")
-    return SUFFIXES[file.suffix]
+    return FORMAT_OF_SUFFIX[file.suffix]
 
 
 def _branches(graph: Graph, direction: Direction) -> Iterator[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posttrain.operations.python.project import AnyPath, Overrides, words_of
+from posttrain.operations.python.project import AnyPath, Overrides, override_words
 from posttrain.operations.python.shown import Displayed, Grid
 from posttrain.stage.formatting import duration
 
@@ -48,7 +48,7 @@ class PlannedStage:
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Displayed):
+class RunPlan(Displayed):
     """What a run of a recipe would do, stage by stage in the order of the flow.
 
     Attributes:
@@ -89,7 +89,7 @@ class Plan(Displayed):
         return Grid(f"plan of {self.recipe}", headings, self.rows(), below)
 
 
-def plan(recipe: AnyPath = ".", overrides: Overrides = (), *, start: str | None = None) -> Plan:
+def plan(recipe: AnyPath = ".", overrides: Overrides = (), *, start: str | None = None) -> RunPlan:
     """Decide what `posttrain.run` would do with a recipe, without doing it.
 
     Args:
@@ -106,7 +106,7 @@ def plan(recipe: AnyPath = ".", overrides: Overrides = (), *, start: str | None 
     """
     from posttrain.pipeline.execution.session import open_session
 
-    with open_session(Path(recipe), words_of(overrides)) as session:
+    with open_session(Path(recipe), override_words(overrides)) as session:
         decisions = decide_all(session, start=start)
         planned = described(session, decisions)
         refuse_what_stands_in_the_way(session, decisions)
@@ -137,7 +137,7 @@ def decide_all(
     return decisions
 
 
-def described(session: "Session", decisions: "Sequence[Decision]") -> Plan:
+def described(session: "Session", decisions: "Sequence[Decision]") -> RunPlan:
     """Say what was decided as a plan.
 
     Args:
@@ -153,7 +153,7 @@ def described(session: "Session", decisions: "Sequence[Decision]") -> Plan:
     running = _running(decisions)
     for each in running:
         session.dag.stages[each.stage].config.check_names(each.stage)
-    return Plan(
+    return RunPlan(
         session.recipe.name,
         tuple(PlannedStage(d.stage, d.action, d.reasons, d.seconds) for d in decisions),
         tuple(notes_on(session, decisions)),

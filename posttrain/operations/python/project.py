@@ -48,10 +48,10 @@ def open_project(place: AnyPath) -> Iterator[OpenProject]:
         yield OpenProject(ledger, root)
 
 
-def words_of(overrides: Overrides) -> list[str]:
+def override_words(overrides: Overrides) -> list[str]:
     """Spell overrides as the command line has them.
 
-    >>> words_of({"rl.steps": 20, "sft.learner.lora": {"rank": 16}, "run.device": "cpu"})
+    >>> override_words({"rl.steps": 20, "sft.learner.lora": {"rank": 16}, "run.device": "cpu"})
     ['rl.steps=20', 'sft.learner.lora={"rank": 16}', 'run.device="cpu"']
 
     Args:

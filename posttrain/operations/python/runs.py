@@ -1,34 +1,26 @@
 """`posttrain.run`: bring a recipe up to date; what the command line does, too."""
 
 import time
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from posttrain.operations.bring_up import bring_up_to_date, runner_of
 from posttrain.operations.python.plans import decide_all
-from posttrain.operations.python.project import AnyPath, Overrides, words_of
+from posttrain.operations.python.project import AnyPath, Overrides, override_words
 from posttrain.operations.python.shown import Displayed, Grid
 from posttrain.pipeline.execution.compatibility import asking_people
 from posttrain.pipeline.execution.display import Display, PlainDisplay
-from posttrain.pipeline.execution.executor import Executor
-from posttrain.pipeline.execution.local import run_locally
 from posttrain.pipeline.execution.session import Session, open_session
-from posttrain.provenance.ledger.records import Run, StageStatus
+from posttrain.provenance.ledger.records import StageStatus
 from posttrain.stage.errors import UserError
 from posttrain.stage.interrupts import SENTENCE, Interrupted
-from posttrain.views.tracking import open_tracker
-from posttrain.views.tracking.base import CLOSE_SECONDS
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from posttrain.pipeline.plan import Decision
     from posttrain.views.report import StageFacts
-
-# After a signal; what MLflow has not heard by then it learns from `posttrain mlflow rebuild`.
-_HURRIED_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -119,7 +111,7 @@ def run(
     """
     if start and only:
         raise UserError("start and only exclude each other; give one of them")
-    words, began = words_of(overrides), time.monotonic()
+    words, began = override_words(overrides), time.monotonic()
     command = f"posttrain.run({str(recipe)!r}{f', {words}' if words else ''})"
     with open_session(Path(recipe), words) as session, session.workspace.locked(command):
         session.tries, session.ends_process = bool(words), False
@@ -136,66 +128,6 @@ def run(
         except Interrupted:
             raise KeyboardInterrupt(SENTENCE.replace("command", "call")) from None
         return _result(session, made.id, time.monotonic() - began)
-
-
-def bring_up_to_date(
-    session: Session,
-    decisions: "Sequence[Decision]",
-    runner: Callable[[Executor, Sequence[str]], None],
-    display: Display,
-    command: str,
-    *,
-    then: Callable[[], None] = lambda: None,
-    complain: Callable[[str], object] = warnings.warn,
-) -> Run:
-    """Bring stages up to date and tell the tracker of it.
-
-    Args:
-        session: Of the recipe; its workspace is locked.
-        decisions: What happens to the stages.
-        runner: Carries out those that are not up to date.
-        display: Is told of each stage.
-        command: What the ledger notes as the way in which the run was asked for.
-        then: What is done while the tracker still writes.
-        complain: Is told what the tracker could not write, unless the run is asked to end.
-
-    Returns:
-        The run.
-
-    """
-    tracker, patience = open_tracker(session.workspace.state), CLOSE_SECONDS
-    try:
-        tracker.prepare()
-        made = session.run(
-            decisions, runner=runner, tracker=tracker, display=display, command=command
-        )
-        then()
-        return made
-    except Interrupted:
-        patience = _HURRIED_SECONDS
-        raise
-    finally:
-        complaint = tracker.close(seconds=patience)
-        if complaint and patience == CLOSE_SECONDS:
-            complain(complaint)
-
-
-def runner_of(*, local: bool, slots: int) -> Callable[[Executor, Sequence[str]], None]:
-    """Choose who carries out stages.
-
-    Args:
-        local: Threads of this process, in place of Prefect.
-        slots: Stages at once.
-
-    Returns:
-        What `Session.run` takes.
-
-    """
-    if local:
-        return lambda executor, names: run_locally(executor, names, slots=slots)
-    from posttrain.pipeline.execution.prefect import run_with_prefect
-
-    return lambda executor, names: run_with_prefect(executor, names, slots=slots)
 
 
 def facts_of(session: Session) -> "tuple[list[StageFacts], dict[str, Path]]":

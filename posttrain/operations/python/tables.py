@@ -2,34 +2,19 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from posttrain.operations.python.project import AnyPath, OpenProject, open_project
-from posttrain.pipeline.recipe import load_recipe
-from posttrain.pipeline.workspace import Workspace
-from posttrain.provenance.ledger import ArtifactRecord
-from posttrain.provenance.lineage.artifacts import Finder
-from posttrain.provenance.lineage.names import find_run
-from posttrain.publishing.release.names import Tag, parse_tag, parse_version
-from posttrain.stage.artifact_kinds import ArtifactKind, kind_named
-from posttrain.stage.errors import UserError, nearest
+from posttrain.operations.python.artifacts import LocatedArtifact, find_artifact
+from posttrain.operations.python.project import AnyPath
+from posttrain.stage.artifact_kinds import ArtifactKind
+from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     import datasets
     import polars as pl
 
 Format = Literal["polars", "datasets", "torch", "json", "path"]
-
-
-@dataclass(frozen=True)
-class Artifact:
-    """Where an artifact lies, and what kind it is."""
-
-    name: str
-    kind: ArtifactKind
-    path: Path
 
 
 @overload
@@ -108,100 +93,13 @@ def load(
     """
     if run is not None and release is not None:
         raise UserError("run and release exclude each other; give one of them")
-    if run is None and release is None:
-        found = _in_place(name, Path(recipe))
-    else:
-        with open_project(recipe) as opened:
-            found = _of_run(opened, name, run) if run else _of_release(opened, name, str(release))
+    found = find_artifact(name, recipe, run=run, release=release)
     return _read(found, format, columns, where)
 
 
-def _in_place(name: str, file: Path) -> Artifact:
-    """The artifact as it lies in the workspace."""
-    recipe = load_recipe(file)
-    workspace = Workspace.of(recipe)
-    dag = recipe.resolve(workspace.root)
-    stage, output = _split(name)
-    if stage not in dag.stages:
-        hint = nearest(stage, dag.stages) or f"; there are {', '.join(dag.stages)}"
-        raise UserError(f"there is no stage '{stage}'{hint}")
-    reference = dag.stages[stage][output]
-    path = workspace.output(str(dag.stages[stage].outputs()[output]))
-    if not path.exists():
-        raise UserError(f"{name} is not there yet; make it, or fetch it: posttrain run")
-    return Artifact(name, reference.type, path)
-
-
-def _of_run(opened: OpenProject, name: str, called: str) -> Artifact:
-    run = find_run(opened.ledger, called)
-    stage, output = _split(name)
-    records = {each.stage: each for each in opened.ledger.stage_runs(run.id) if each.outputs}
-    if stage not in records:
-        raise UserError(f"run {run.id} made nothing in a stage '{stage}'{nearest(stage, records)}")
-    made = {record.role: record for record in records[stage].outputs}
-    if output not in made:
-        raise UserError(f"stage '{stage}' has no output '{output}'{nearest(output, made)}")
-    return _found(opened.root, name, made[output])
-
-
-def _of_release(opened: OpenProject, name: str, called: str) -> Artifact:
-    from posttrain.publishing.release.contents import FolderContents
-    from posttrain.publishing.release.registered import find_release, release_folder
-    from posttrain.publishing.release.verify import said_about
-
-    tag = find_release(opened.root, str(_tag(opened.root, called)))
-    folder = release_folder(opened.root, tag)
-    contents = FolderContents(folder)
-    _split(name)
-    records = {
-        f"{each['producer']}.{each['role']}": each
-        for each in contents.evidence("data")["artifacts"]
-        if each["producer"]
-    }
-    if name not in records:
-        raise UserError(f"release {tag} has no '{name}'{nearest(name, records)}")
-    record = records[name]
-    if record["digest"] == said_about(contents)["policy"]["sha256"]:
-        return Artifact(name, kind_named(record["type"]), folder)
-    return _found(opened.root, name, ArtifactRecord(**record))
-
-
-def _tag(root: Path, called: str) -> Tag:
-    """The release of a name and version, or of the one name that has the version."""
-    from posttrain.publishing.release.tags import release_tags
-
-    if "@" in called:
-        return parse_tag(called)
-    version = parse_version(called)
-    fitting = [tag for tag in release_tags(root) if tag.version == version]
-    if len(fitting) == 1:
-        return fitting[0]
-    if not fitting:
-        raise UserError(f"there is no release {version}; see posttrain release list")
-    names = ", ".join(sorted(map(str, fitting)))
-    raise UserError(f"'{called}' fits several releases: {names}; give the name, too")
-
-
-def _found(root: Path, name: str, record: ArtifactRecord) -> Artifact:
-    finder = Finder(root)
-    path = finder.find(record.path, record.digest, record.md5)
-    finder.remember()
-    if path is None:
-        raise UserError(
-            f"the bytes of {name} ({record.digest[:12]}) are neither in the workspace nor in the"
-            " DVC cache; check out the commit that has them, and: posttrain pull"
-        )
-    return Artifact(name, kind_named(record.type), path)
-
-
-def _split(name: str) -> tuple[str, str]:
-    stage, dot, output = name.partition(".")
-    if not dot:
-        raise UserError(f"'{name}' names no output; write it as STAGE.OUTPUT, such as rl.rollouts")
-    return stage, output
-
-
-def _read(found: Artifact, form: str, columns: Sequence[str] | None, where: str | None) -> Any:
+def _read(
+    found: LocatedArtifact, form: str, columns: Sequence[str] | None, where: str | None
+) -> Any:
     if form == "path":
         return found.path
     is_table = found.kind.shape == "table"
@@ -220,7 +118,9 @@ def _read(found: Artifact, form: str, columns: Sequence[str] | None, where: str 
     )
 
 
-def _frame(found: Artifact, columns: Sequence[str] | None, where: str | None) -> "pl.DataFrame":
+def _frame(
+    found: LocatedArtifact, columns: Sequence[str] | None, where: str | None
+) -> "pl.DataFrame":
     import polars as pl
 
     from posttrain.data.schemas import SCHEMAS

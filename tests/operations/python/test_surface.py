@@ -27,7 +27,7 @@ FIELDS = {
     "posttrain.operations.python.causes:Cause": "sentence component details",
     "posttrain.operations.python.figures:Comparison": "before after stages",
     "posttrain.operations.python.graphs:Lineage": "graph direction project",
-    "posttrain.operations.python.plans:Plan": "recipe stages notes closing",
+    "posttrain.operations.python.plans:RunPlan": "recipe stages notes closing",
     "posttrain.operations.python.plans:PlannedStage": "stage action reasons seconds",
     "posttrain.operations.python.runs:RunResult": "recipe run stages seconds summary",
     "posttrain.operations.python.runs:FinishedStage": "stage status seconds outputs metrics",
