@@ -11,7 +11,6 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from traitlets.config import Config
 
 from posttrain.operations.project.create import create
 
@@ -33,8 +32,6 @@ def executed(name, project):
         timeout=_SECONDS,
         resources={"metadata": {"path": str(project)}},
         record_timing=False,
-        # By files in place of ports.
-        config=Config(KernelManager={"transport": "ipc"}),
     ).execute()
     return notebook
 
