@@ -44,7 +44,10 @@ class Grid:
         )
         body = "".join(
             "<tr>"
-            + "".join(f"<td style='text-align:left'>{escaped(cell)}</td>" for cell in row)
+            + "".join(
+                f"<td style='text-align:left;white-space:pre-wrap'>{escaped(cell)}</td>"
+                for cell in row
+            )
             + "</tr>"
             for row in self.rows
         )
