@@ -32,6 +32,7 @@ def executed(name, project):
         timeout=_SECONDS,
         resources={"metadata": {"path": str(project)}},
         record_timing=False,
+        coalesce_streams=True,
     ).execute()
     return notebook
 
