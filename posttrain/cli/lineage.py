@@ -1,27 +1,27 @@
 """`posttrain lineage`: where things come from, what depends on them, and what must not be used."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from posttrain.cli.compare import diff
 from posttrain.cli.files import write_text
 from posttrain.cli.impact import impact
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
+from posttrain.cli.legends import say_legend
 from posttrain.cli.options import DocumentedGroup
 from posttrain.cli.recall import recall, recalls
-from posttrain.provenance.lineage import queries
-from posttrain.provenance.lineage.graph import Graph
-from posttrain.provenance.lineage.names import find_node
-from posttrain.provenance.lineage.places import from_root
+from posttrain.cli.tables import colored, print_table
+from posttrain.provenance.lineage.compare import StageComparison, ValueChange
 from posttrain.provenance.lineage.queries import LIMIT
 from posttrain.provenance.lineage.render.view import Direction
-from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 _FORMATS = ("tree", "json", "mermaid", "openlineage", "html")
-_TREE_DEPTH = 12
 
 _format_option = click.option(
     "--format",
@@ -45,17 +45,8 @@ _limit_option = click.option(
 _depth_option = click.option(
     "--depth",
     type=click.IntRange(min=1),
-    help=f"Stage runs to follow [default: {_TREE_DEPTH} in a tree, else all].",
+    help="Stage runs to follow [default: 12 in a tree, else all].",
 )
-_SUFFIXES = {
-    ".json": "json",
-    ".mmd": "mermaid",
-    ".md": "mermaid",
-    ".jsonl": "openlineage",
-    ".ndjson": "openlineage",
-    ".html": "html",
-    ".txt": "tree",
-}
 
 
 def _drawing(command: Callable[..., None]) -> Callable[..., None]:
@@ -94,7 +85,7 @@ def up(node: str, **options: Any) -> None:
       posttrain lineage up rl@latest -o graph.html   a page to click through
 
     """
-    _answer("up", [node], options, queries.up)
+    _answer("up", [node], options)
 
 
 @lineage.command()
@@ -108,7 +99,7 @@ def down(node: str, **options: Any) -> None:
       posttrain lineage down data/pretrain/policy#tokenizer --format mermaid
 
     """
-    _answer("down", [node], options, queries.down)
+    _answer("down", [node], options)
 
 
 @lineage.command()
@@ -122,44 +113,89 @@ def path(start: str, end: str, **options: Any) -> None:
       posttrain lineage path data/synthesize/problems.parquet data/rl/policy
 
     """
-    _answer("up", [start, end], options, queries.between)
+    _answer("up", [start, end], options)
 
 
-def _answer(
-    direction: Direction,
-    names: list[str],
-    options: dict[str, Any],
-    ask: Callable[..., Graph],
-) -> None:
-    """Resolve the nodes, ask for their graph, render it and send it where it belongs."""
-    from posttrain.provenance.lineage.render import FORMATS, View
+def _answer(direction: Direction, names: list[str], options: dict[str, Any]) -> None:
+    """Ask for the graph of the nodes, render it and send it where it belongs."""
+    from posttrain.operations.python.graphs import TREE_DEPTH, follow_nodes, form_of
+    from posttrain.operations.python.project import OpenProject
 
-    form, out = _format_of(options["form"], options["out"])
+    form, out = options["form"], options["out"]
+    if form is None:
+        form = "tree" if out is None else form_of(out)
     root = workspace_root(options["ledger_at"])
+    depth = options["depth"] or (TREE_DEPTH if form == "tree" else None)
     with existing_ledger(options["ledger_at"]) as ledger:
-        nodes = [find_node(ledger, name, root=root, cwd=Path.cwd()) for name in names]
-        graph = ask(ledger, *nodes, limit=options["limit"] or None)
-        depth = options["depth"] or (_TREE_DEPTH if form == "tree" else None)
-        if depth is not None:
-            graph = graph.within(depth)
-        text = FORMATS[form](View(from_root(graph, ledger, root), direction, ledger, root))
+        found = follow_nodes(
+            OpenProject(ledger, root),
+            names,
+            direction,
+            cwd=Path.cwd(),
+            depth=depth,
+            limit=options["limit"] or None,
+        )
+        text = found.render(form, ledger)
     if out is None:
         click.echo(text, nl=False)
         return
     write_text(out, click.unstyle(text))
-    click.echo(f"{len(graph.nodes):,} nodes written to {out}", err=True)
+    click.echo(f"{len(found.nodes):,} nodes written to {out}", err=True)
 
 
-def _format_of(form: str | None, out: Path | None) -> tuple[str, Path | None]:
-    if form is not None:
-        return form, out
-    if out is None:
-        return "tree", None
-    if out.suffix not in _SUFFIXES:
-        known = ", ".join(_SUFFIXES)
-        raise UserError(f"{out}: no format has the suffix '{out.suffix}' ({known}); give --format")
-    return _SUFFIXES[out.suffix], out
+@lineage.command(short_help="Compare two runs, stage by stage.")
+@click.argument("before", metavar="RUN")
+@click.argument("after", metavar="RUN")
+@click.option("--all", "everything", is_flag=True, help="Show stages that are equal, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@ledger_option
+def diff(before: str, after: str, everything: bool, as_json: bool, ledger_at: str | None) -> None:
+    """Compare two runs: per stage the first cause, the changed artifacts, the changed numbers.
+
+    A RUN is an id or its beginning, 'latest', or 'latest~1' for the one before.
+
+    Examples:
+      posttrain lineage diff latest~1 latest   the last run against the one before
+      posttrain lineage diff 20261121-06 latest
+
+    """
+    from posttrain.operations.python.figures import compare_named_runs
+
+    with existing_ledger(ledger_at) as ledger:
+        found = compare_named_runs(ledger, before, after)
+    if as_json:
+        click.echo(json.dumps([as_object(each) for each in found.stages], indent=2))
+        return
+    if rows := found.rows(everything=everything):
+        print_table(found.headings, [_colored(row) for row in rows])
+        say_legend("runs")
+    click.echo(found.closing)
 
 
-for _command in (impact, diff, recall, recalls):
+def _colored(row: Sequence[str]) -> "list[str | Text]":
+    from posttrain.operations.python.figures import ABSENT, NONE
+
+    stage, what, *values = row
+    dim = [colored(value, "dim") if value in (ABSENT, NONE) else value for value in values]
+    return [colored(stage, "bold"), what, *dim]
+
+
+def as_object(each: StageComparison) -> dict[str, Any]:
+    """One stage in JSON types."""
+
+    def changes(found: Sequence[ValueChange]) -> dict[str, Any]:
+        return {change.name: {"before": change.before, "after": change.after} for change in found}
+
+    return {
+        "stage": each.stage,
+        "same": each.same,
+        "before": None if each.before is None else each.before.id,
+        "after": None if each.after is None else each.after.id,
+        "cause": each.cause,
+        "outputs": changes(each.outputs),
+        "metrics": changes(each.metrics),
+    }
+
+
+for _command in (impact, recall, recalls):
     lineage.add_command(_command)

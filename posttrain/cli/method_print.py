@@ -15,11 +15,11 @@ from rich.markup import escape
 
 from posttrain.cli.method_shown import ShownMethod
 from posttrain.cli.options import plain_table
-from posttrain.cli.remarks import remarks_on_values
 from posttrain.learning.algorithms.identity import Identified, digest, flat
 from posttrain.methods.claim import Arena
 from posttrain.methods.find import arena_files, every_method, find_arena, has_method
 from posttrain.methods.method import Method
+from posttrain.operations.remarks import remarks_on_values
 from posttrain.pipeline.claim_metrics import metrics_of_curve, metrics_of_evaluation
 from posttrain.pipeline.claim_recipe import arenas_of_same_base
 from posttrain.pipeline.method_checks import checks_of

@@ -13,20 +13,20 @@ from posttrain.cli.legends import say_legend
 from posttrain.cli.options import Documented, overrides_option, plain_table, recipe_argument
 from posttrain.cli.plan_memory import MemoryQuestion, memory_options, print_memory
 from posttrain.stage.errors import UserError
-from posttrain.stage.formatting import counted, duration
+from posttrain.stage.formatting import counted
 
 if TYPE_CHECKING:
+    from posttrain.operations.python.plans import RunPlan
     from posttrain.pipeline.execution.session import Session
-    from posttrain.pipeline.plan import Decision
     from posttrain.provenance.code import CodeClosure
     from posttrain.stage.declared import Declared
 
-_ACTIONS = {
-    "cached": "[green]up to date[/]",
-    "restore": "[green]restore[/]",
-    "run": "[cyan]run[/]",
-    "pending": "[yellow]maybe[/]",
-    "missing": "[red]cannot tell[/]",
+_COLORS = {
+    "cached": "green",
+    "restore": "green",
+    "run": "cyan",
+    "pending": "yellow",
+    "missing": "red",
 }
 
 
@@ -77,66 +77,36 @@ def plan(
         with open_session(recipe, overrides) as session:
             print_memory(session, question)
         return
-    from posttrain.cli.plan_notes import notes_on
-    from posttrain.pipeline.execution.compatibility import refuse_incompatible
-    from posttrain.provenance.key import is_of_other_rules
+    from posttrain.operations.python.plans import (
+        decide_all,
+        described,
+        refuse_what_stands_in_the_way,
+    )
 
     with open_session(recipe, overrides) as session:
-        if start:
-            session.force(start)
-        decisions = session.planner.plan()
-        refuse_incompatible(session.planner, decisions)
-        check_release(session)
-        running = [d for d in decisions if d.action in ("run", "pending")]
-        for each in running:
-            session.dag.stages[each.stage].config.check_names(each.stage)
-        Console().print(_table(decisions, verbose=verbose))
+        decisions = decide_all(session, start=start)
+        planned = described(session, decisions)
+        Console().print(_table(planned, verbose=verbose))
         say_legend("action")
-        for line in notes_on(session, decisions):
+        for line in planned.notes:
             click.echo(f"note: {line}")
         if verbose:
-            _print_details(session, decisions)
-        for name, stage in session.dag.stages.items():
-            if told := stage.resources.told():
-                click.echo(f"{name} runs on {told}")
-        click.echo(_total(running, len(decisions)))
-        if any(each.reasons[:1] and is_of_other_rules(each.reasons[0]) for each in running):
-            click.echo(
-                "An older posttrain recorded some of them, whose keys had other rules: what is the"
-                " same need not run again, see posttrain adopt."
-            )
-        session.refuse_missing(decisions)
-        session.refuse_places(makes=bool(running))
+            _print_details(session, planned)
+        for line in planned.closing:
+            click.echo(line)
+        refuse_what_stands_in_the_way(session, decisions)
 
 
-def _print_details(session: "Session", decisions: "Sequence[Decision]") -> None:
+def _print_details(session: "Session", planned: "RunPlan") -> None:
     """What a profile set, and what keys do not see of a stage."""
     from posttrain.pipeline.profile_notes import set_by_profile
 
     for line in set_by_profile(session.recipe, session.dag):
         click.echo(line)
-    for decision in decisions:
-        closure = session.planner.keys.closure(decision.stage)
-        for line in _unseen(closure, session.dag.stages[decision.stage].declared):
-            click.echo(f"{decision.stage}: {line}")
-
-
-def check_release(session: "Session") -> None:
-    """Say what no release would pass before the hours that it takes to get there."""
-    if session.recipe.release:
-        from posttrain.publishing.release.config import ReleaseConfig
-
-        release = ReleaseConfig.parse(session.recipe.release, where="release")
-        release.refuse_outdated()
-        release.refuse_unknown(session.dag)
-
-
-def check_beside(session: "Session") -> None:
-    """Refuse what the sections `cost` and `notify` may not say before anything runs."""
-    from posttrain.pipeline.notices import notice_settings
-
-    session.recipe.cost_settings()
-    notice_settings(session.recipe.notify)
+    for each in planned.stages:
+        closure = session.planner.keys.closure(each.stage)
+        for line in _unseen(closure, session.dag.stages[each.stage].declared):
+            click.echo(f"{each.stage}: {line}")
 
 
 def _unseen(closure: "CodeClosure", declared: "Declared") -> Iterator[str]:
@@ -158,21 +128,10 @@ def _unseen(closure: "CodeClosure", declared: "Declared") -> Iterator[str]:
             yield f"{', '.join(own)} reads {read}, which `environment:` does not declare"
 
 
-def _total(running: "Sequence[Decision]", num_stages: int) -> str:
-    known = [d.seconds for d in running if d.seconds is not None]
-    text = f"{len(running)} of {num_stages} stages to run"
-    if not known:
-        return f"{text}."
-    which = "they" if len(known) == len(running) else f"{len(known)} of them"
-    return f"{text}; last time {which} took {duration(sum(known))}."
-
-
-def _table(decisions: "Sequence[Decision]", *, verbose: bool) -> Table:
+def _table(planned: "RunPlan", *, verbose: bool) -> Table:
     table = plain_table("stage", "action", "last took", "why", right=("last took",))
-    for decision in decisions:
-        reasons = decision.reasons if verbose else decision.reasons[:1]
-        more = len(decision.reasons) - len(reasons)
-        why = "\n".join(reasons) + (f" (and {more} more: -v)" if more else "")
-        seconds = "" if decision.seconds is None else duration(decision.seconds)
-        table.add_row(decision.stage, _ACTIONS[decision.action], seconds, escape(why))
+    rows = planned.rows(verbose=verbose, hint=": -v")
+    for each, (stage, action, seconds, why) in zip(planned.stages, rows, strict=True):
+        color = _COLORS[each.action]
+        table.add_row(stage, f"[{color}]{action}[/]", seconds, escape(why))
     return table

@@ -23,15 +23,13 @@ from posttrain.cli.options import (
     slots_option,
 )
 from posttrain.stage.errors import UserError
-from posttrain.stage.interrupts import Interrupted, end_now, hear, let_end
+from posttrain.stage.interrupts import end_now, hear, let_end
 
 if TYPE_CHECKING:
     from posttrain.pipeline.execution.display import Display
-    from posttrain.pipeline.execution.session import Runner, Session
+    from posttrain.pipeline.execution.session import Session
     from posttrain.pipeline.plan import Decision
 
-# After a signal; what MLflow has not heard by then it learns from `posttrain mlflow rebuild`.
-_HURRIED_SECONDS = 0.2
 _SOON_SECONDS = 0.7
 
 
@@ -96,8 +94,8 @@ class RunRequest:
 
 
 def _run_once(wanted: RunRequest) -> None:
-    from posttrain.cli.plan import check_beside, check_release
-    from posttrain.pipeline.execution.compatibility import asking_people, refuse_incompatible
+    from posttrain.operations.python.plans import decide_all
+    from posttrain.pipeline.execution.compatibility import asking_people
     from posttrain.pipeline.execution.display import PlainDisplay
     from posttrain.pipeline.execution.session import open_session
 
@@ -109,12 +107,7 @@ def _run_once(wanted: RunRequest) -> None:
         session.workspace.locked(_command_line()),
     ):
         session.tries = bool(wanted.overrides)
-        if wanted.start:
-            session.force(wanted.start)
-        decisions = session.single(wanted.only) if wanted.only else session.planner.plan()
-        refuse_incompatible(session.planner, decisions)
-        check_release(session)
-        check_beside(session)
+        decisions = decide_all(session, start=wanted.start, only=wanted.only)
         asking = asking_people(session.planner, decisions)
         idle = all(decision.action == "cached" for decision in decisions)
         if idle:
@@ -157,25 +150,16 @@ def execute(
     What is to be done `then` is done while the tracker still writes.
     """
     from posttrain.cli.notify import tell_of_run
+    from posttrain.operations.bring_up import bring_up_to_date, runner_of
     from posttrain.pipeline.execution.failures import ServerFailed, StageFailed
-    from posttrain.views.tracking import CLOSE_SECONDS, open_tracker
 
-    tracker, patience = open_tracker(session.workspace.state), CLOSE_SECONDS
     with nullcontext(shown) if shown else progress_display() as display:
         try:
-            tracker.prepare()
-            session.run(
-                decisions,
-                runner=_runner(local=local, slots=slots),
-                tracker=tracker,
-                display=display,
-                command=command,
+            runner = runner_of(local=local, slots=slots)
+            bring_up_to_date(
+                session, decisions, runner, display, command, then=then, complain=_note
             )
-            then()
             tell_of_run(session, "success")
-        except Interrupted:
-            patience = _HURRIED_SECONDS
-            raise
         except StageFailed as failure:
             tell_of_run(session, "failure", str(failure))
             raise click.ClickException(
@@ -185,10 +169,10 @@ def execute(
         except ServerFailed as failure:
             tell_of_run(session, "failure", str(failure))
             raise click.ClickException(str(failure)) from None
-        finally:
-            complaint = tracker.close(seconds=patience)
-            if complaint and patience == CLOSE_SECONDS:
-                click.echo(f"note: {complaint}", err=True)
+
+
+def _note(complaint: str) -> None:
+    click.echo(f"note: {complaint}", err=True)
 
 
 def _renew_page(session: "Session", *, alone: bool) -> None:
@@ -202,16 +186,6 @@ def _import_soon(module: str) -> None:
     soon = threading.Timer(_SOON_SECONDS, importlib.import_module, [module])
     soon.daemon = True
     soon.start()
-
-
-def _runner(*, local: bool, slots: int) -> "Runner":
-    if local:
-        from posttrain.pipeline.execution.local import run_locally
-
-        return lambda executor, names: run_locally(executor, names, slots=slots)
-    from posttrain.pipeline.execution.prefect import run_with_prefect
-
-    return lambda executor, names: run_with_prefect(executor, names, slots=slots)
 
 
 @contextmanager

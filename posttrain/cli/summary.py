@@ -12,6 +12,7 @@ from rich.console import Console
 
 from posttrain import __version__
 from posttrain.cli.legends import say_legend
+from posttrain.operations.python.runs import facts_of
 from posttrain.pipeline.execution.session import Session
 from posttrain.pipeline.gathered_claims import claims_of_recipe
 from posttrain.provenance.ledger import Run, conflicts, explain_conflict
@@ -35,7 +36,7 @@ def page_of(session: Session, *, alone: bool) -> Path:
 
 def show_summary(session: Session, seconds: float, *, alone: bool = False) -> None:
     """Print the summary of the session's stages, and write the report page where there is none."""
-    stages, artifacts = _facts(session)
+    stages, artifacts = facts_of(session)
     table = summary_table(stages, artifacts)
     Console().print(table)
     say_legend("policies" if table.title else "stages")
@@ -48,7 +49,7 @@ def show_summary(session: Session, seconds: float, *, alone: bool = False) -> No
 
 def renew_report(session: Session, page: Path | None = None) -> Path:
     """Write the report page of the session's stages, beside its recipe or there; give its path."""
-    stages, artifacts = _facts(session)
+    stages, artifacts = facts_of(session)
     runs = [session.records[name].run_id for name in session.dag.order() if name in session.records]
     run = session.ledger.run(runs[-1]) if runs else None
     page = page or session.recipe.directory / REPORT_FILE
@@ -98,22 +99,6 @@ def _against_the_run_before(session: Session, run: Run | None) -> list[RunChange
         return []
     before, after = (changes.state_of_run(session.ledger, each) for each in (earlier, run))
     return [changes.changes_between(before, after, Finder(session.workspace.root))]
-
-
-def _facts(session: Session) -> tuple[list[StageFacts], dict[str, Path]]:
-    """What is known of each stage that there is a record of, and where its artifacts lie."""
-    # What another recipe made and this one took over lasted as long as it did there.
-    names = list(session.dag.stages)
-    lasting = session.ledger.history.durations(names)
-    lasting |= session.ledger.history.durations(names, session.recipe.name)
-    records = [session.records[name] for name in session.dag.order() if name in session.records]
-    stages = [StageFacts(record, lasting.get(record.stage, 0.0)) for record in records]
-    artifacts = {
-        f"{record.stage}.{output.role}": session.workspace.output(output.path)
-        for record in records
-        for output in record.outputs
-    }
-    return stages, artifacts
 
 
 def _provenance(session: Session, run: Run | None) -> Mapping[str, str]:

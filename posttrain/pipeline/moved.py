@@ -125,7 +125,6 @@ TAKEN_APART: Mapping[str, str] = {
     "posttrain.housekeeping.checks.restore": "posttrain.operations.maintenance.checks.objects",
     "posttrain.housekeeping.removal": "posttrain.operations.maintenance.collect",
     "posttrain.lineage.previews": "posttrain.provenance.lineage.render.page",
-    "posttrain.lineage.render.comparison": "posttrain.cli.compare",
     "posttrain.lineage.render.dot": "posttrain.provenance.lineage.render.mermaid",
     "posttrain.maths.advantages": "posttrain.learning.maths.group_relative",
     "posttrain.maths.calibration": "tasks.reward.heldout",
@@ -207,6 +206,8 @@ TAKEN_APART: Mapping[str, str] = {
     "tasks.synthesize.teachers.legs": "posttrain.data.teachers.programs",
     "tasks.synthesize.teachers.notes": "posttrain.data.teachers.programs",
     "tasks.synthesize.teachers.sorting": "posttrain.data.teachers.programs",
+    "posttrain.cli.compare": "posttrain.operations.python.figures",
+    "posttrain.lineage.render.comparison": "posttrain.operations.python.figures",
 }
 """Module of 0.1 that is no more -> where to look first for what it held."""
 

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 from filelock import FileLock
 
-from posttrain.cli import plan_notes
 from posttrain.cli.main import VERBS, cli
+from posttrain.operations import plan_notes
 from posttrain.operations.services import process
 from posttrain.operations.services.plan import FOLDER
 from posttrain.operations.services.process import Service

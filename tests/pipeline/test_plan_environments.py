@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.cli.plan_notes import several_environments
+from posttrain.operations.plan_notes import several_environments
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.stage.errors import UserError
 from posttrain.stage.spec import ArtifactKind, Dag, Reference, Stage

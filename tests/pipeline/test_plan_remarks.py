@@ -1,6 +1,6 @@
 """What stages remark on their own values is said once, for all of which it is true."""
 
-from posttrain.cli.plan_notes import remarks_on
+from posttrain.operations.plan_notes import remarks_on
 from posttrain.stage.spec import Dag, Stage
 from tasks.evaluate import TASK as EVALUATE
 from tasks.rl import TASK as RL

@@ -2,7 +2,7 @@
 
 import pytest
 
-from posttrain.cli.plan_notes import disagreement
+from posttrain.operations.plan_notes import disagreement
 from posttrain.stage.config import StageConfig
 from posttrain.stage.spec import Dag, Stage, Task
 from tasks.evaluate import TASK as EVALUATE

@@ -4,11 +4,11 @@ from typing import Literal
 
 import pytest
 
-from posttrain.cli.remarks import remarks_on_values
 from posttrain.learning.algorithms.regularizers.base import Regularizer
 from posttrain.learning.curriculum.uniform import Uniform
 from posttrain.learning.rl.producers.plain import Plain
 from posttrain.methods.find import find_method, methods_of
+from posttrain.operations.remarks import remarks_on_values
 from posttrain.stage.errors import UserError
 from posttrain.stage.schedule import NumberSchedules, Schedulable
 from posttrain.stage.slots import plugged

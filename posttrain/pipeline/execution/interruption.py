@@ -62,7 +62,7 @@ class Interruption:
         return max(0.0, self._at + self._grace - time.monotonic())
 
     @contextmanager
-    def heard(self, *, notice: float) -> Iterator[None]:
+    def heard(self, *, notice: float, ends_process: bool = True) -> Iterator[None]:
         """Be asked by the first signal, and raise `Interrupted` at the block's end.
 
         Raising at once would leave records half written. What is not over soon after is ended, and
@@ -71,6 +71,8 @@ class Interruption:
 
         Args:
             notice: Seconds from SIGTERM to the end, as who sends it promises.
+            ends_process: Whether this process ends with the run; a notebook's goes on, and no
+                signal ends it.
 
         """
         if threading.current_thread() is not threading.main_thread():
@@ -79,10 +81,12 @@ class Interruption:
 
         def interrupt(number: int, _frame: FrameType | None) -> None:
             if self.requested and time.monotonic() - self._at > _ONE_REQUEST_SECONDS:
-                end_now(number)
+                if ends_process:
+                    end_now(number)
             elif not self.requested:
                 grace = max(notice, GRACE_SECONDS) if number == signal.SIGTERM else GRACE_SECONDS
-                give_up_later(number, grace + _UNWIND_SECONDS + _CLOSE_SECONDS)
+                if ends_process:
+                    give_up_later(number, grace + _UNWIND_SECONDS + _CLOSE_SECONDS)
                 self.request(number, grace)
 
         before = hear(interrupt)

@@ -58,6 +58,8 @@ class Session:
     keeps_lock: bool = True
     tries: bool = False
     """What is generated lies beside the committed files, which say what the recipe says."""
+    ends_process: bool = True
+    """A signal ends this process with the run; one that goes on, as a notebook's, says False."""
 
     def entries(self) -> list[LockEntry]:
         """Every stage as dvc.yaml describes it."""
@@ -127,7 +129,8 @@ class Session:
         processes = warm_processes(self.planner, decisions)
         self.refuse_places(makes=True)
         interruption = processes.interruption
-        with interruption.heard(notice=self.recipe.run.grace_seconds):
+        notice, ends = self.recipe.run.grace_seconds, self.ends_process
+        with interruption.heard(notice=notice, ends_process=ends):
             run = begin_run(self.planner, command)
             tracked = tracker.start(run_started(run))
             executor = Executor(

@@ -43,13 +43,13 @@ class Table:
     def rows(self, predicate: str | None = None) -> pl.LazyFrame:
         """The rows for which an SQL expression holds."""
         frame = pl.scan_parquet(self.file)
-        return frame if predicate is None else frame.filter(_expression(predicate, self))
+        return frame if predicate is None else frame.filter(row_expression(predicate, self))
 
     def numbers(self, predicate: str | None = None) -> pl.Series:
         """Numbers, from zero, of the rows for which an SQL expression holds."""
         numbered = pl.scan_parquet(self.file, row_index_name=_NUMBER)
         if predicate is not None:
-            numbered = numbered.filter(_expression(predicate, self))
+            numbered = numbered.filter(row_expression(predicate, self))
         return collected(numbered.select(_NUMBER), self)[_NUMBER]
 
     def take(self, numbers: pl.Series) -> pl.LazyFrame:
@@ -168,7 +168,20 @@ def collected(frame: pl.LazyFrame, table: Table) -> pl.DataFrame:
         raise UserError(f"the expression does not fit {table.path}: {says}") from None
 
 
-def _expression(predicate: str, table: Table) -> pl.Expr:
+def row_expression(predicate: str, table: Table) -> pl.Expr:
+    """Read an SQL expression over the rows of a table.
+
+    Args:
+        predicate: Such as `step = 40 and reward < 1`.
+        table: Named in the message.
+
+    Returns:
+        The expression.
+
+    Raises:
+        UserError: It is none.
+
+    """
     try:
         return pl.sql_expr(predicate)
     except pl.exceptions.PolarsError as error:

@@ -45,7 +45,7 @@ def estimate(metric: str, results: Results, confidence: float) -> dict[str, floa
     }
 
 
-def compare(
+def compare_results(
     metric: str, ours: Results, theirs: Results, confidence: float
 ) -> "tuple[np.ndarray, dict[str, float]]":
     """Differences by problem, and their mean with its interval and two-sided p-value."""

@@ -15,7 +15,7 @@ from posttrain.publishing.release.gates.base import (
 )
 from posttrain.publishing.release.results import Results, collect, policy_named
 from posttrain.publishing.release.statistics import (
-    compare,
+    compare_results,
     estimate,
     fewest_samples,
     problems_needed,
@@ -205,7 +205,7 @@ class ImprovementGate(ComparisonGate):
             return self._refuse(rule, ours, NO_SIGN_TEST)
         if refusal := self._incomparable(ours, theirs):
             return self._refuse(rule, ours, refusal)
-        _, figures = compare(self.metric, ours, theirs, self.confidence)
+        _, figures = compare_results(self.metric, ours, theirs, self.confidence)
         return GateResult(self.passes(figures), rule, figures)
 
     def passes(self, figures: Mapping[str, float]) -> bool:
@@ -241,7 +241,7 @@ class NoRegressionGate(ComparisonGate):
         )
         if refusal := self._incomparable(ours, theirs):
             return self._refuse(rule, ours, refusal)
-        _, figures = compare(self.metric, ours, theirs, self.confidence)
+        _, figures = compare_results(self.metric, ours, theirs, self.confidence)
         return GateResult(self.passes(figures), rule, figures)
 
     def passes(self, figures: Mapping[str, float]) -> bool:

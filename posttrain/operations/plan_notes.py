@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from posttrain.cli.remarks import remarks_on_values
 from posttrain.learning.models.record import answer_lengths_in, limit_for
 from posttrain.learning.rollouts.limits import limit_told
 from posttrain.learning.training.lengths import row_limit_told
 from posttrain.methods.find import methods_of
+from posttrain.operations.remarks import remarks_on_values
 from posttrain.pipeline.at_hub import notes_on_hub
 from posttrain.pipeline.connected_verifiers import without_port
 from posttrain.pipeline.execution.session import Session
