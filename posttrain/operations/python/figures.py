@@ -1,7 +1,7 @@
 """`posttrain.metrics` and `posttrain.compare`: what runs measured, and how two differ."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from posttrain.operations.python.project import AnyPath, open_project
@@ -12,6 +12,9 @@ from posttrain.provenance.lineage.names import find_run
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from posttrain.operations.python.project import OpenProject
+    from posttrain.views.report.changes import MetricChange
 
 ABSENT, NONE = "not in this run", "none"
 
@@ -24,12 +27,17 @@ class Comparison(Displayed):
         before: Id of the one run.
         after: Id of the other.
         stages: Per stage the first cause, and the artifacts and metrics that changed.
+        paired: pass@1 of each policy that both runs evaluated on the same problems and that
+            differs: before, after, and the 95% interval of the mean difference over problems.
+        remarks: Which evaluations could not be paired, and why.
 
     """
 
     before: str
     after: str
     stages: tuple[StageComparison, ...]
+    paired: "tuple[MetricChange, ...]" = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def differing(self) -> tuple[StageComparison, ...]:
@@ -62,7 +70,8 @@ class Comparison(Displayed):
 
     def grid(self) -> Grid:
         """See `Displayed`."""
-        return Grid("", self.headings, self.rows(), (self.closing,))
+        paired = [f"{each.stage}: {each.name} {each.moved}" for each in self.paired]
+        return Grid("", self.headings, self.rows(), (*paired, *self.remarks, self.closing))
 
 
 def metrics(*runs: str, project: AnyPath = ".") -> "pl.DataFrame":
@@ -95,7 +104,7 @@ def metrics(*runs: str, project: AnyPath = ".") -> "pl.DataFrame":
 
 
 def compare(before: str, after: str = "latest", *, project: AnyPath = ".") -> Comparison:
-    """Compare two runs: per stage the first cause, the changed artifacts, the changed numbers.
+    """Compare two runs: causes, artifacts and numbers by stage, and pass@1 by problem.
 
     Args:
         before: A run: an id, the start of one, `latest` or `latest~N`.
@@ -110,7 +119,7 @@ def compare(before: str, after: str = "latest", *, project: AnyPath = ".") -> Co
 
     """
     with open_project(project) as opened:
-        return compare_named_runs(opened.ledger, before, after)
+        return _with_pairs(opened, compare_named_runs(opened.ledger, before, after))
 
 
 def compare_named_runs(ledger: Ledger, before: str, after: str) -> Comparison:
@@ -127,6 +136,17 @@ def compare_named_runs(ledger: Ledger, before: str, after: str) -> Comparison:
     """
     old, new = find_run(ledger, before), find_run(ledger, after)
     return Comparison(old.id, new.id, tuple(compare_runs(ledger, old, new)))
+
+
+def _with_pairs(opened: "OpenProject", found: Comparison) -> Comparison:
+    from posttrain.provenance.lineage.artifacts import Finder
+    from posttrain.publishing.changes import changes_between, state_of_run
+
+    runs = [find_run(opened.ledger, name) for name in (found.before, found.after)]
+    states = [state_of_run(opened.ledger, run) for run in runs]
+    change = changes_between(states[0], states[1], Finder(opened.root))
+    paired = tuple(each for each in change.metrics if each.paired is not None)
+    return replace(found, paired=paired, remarks=tuple(change.remarks))
 
 
 def _rows(each: StageComparison) -> Iterator[tuple[str, str, str, str]]:

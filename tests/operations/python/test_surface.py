@@ -25,7 +25,7 @@ SIGNATURES = {
 FIELDS = {
     "posttrain.operations.python.causes:Why": "stage headings causes rest closing",
     "posttrain.operations.python.causes:Cause": "sentence component details",
-    "posttrain.operations.python.figures:Comparison": "before after stages",
+    "posttrain.operations.python.figures:Comparison": "before after stages paired remarks",
     "posttrain.operations.python.graphs:Lineage": "graph direction project",
     "posttrain.operations.python.plans:RunPlan": "recipe stages notes closing",
     "posttrain.operations.python.plans:PlannedStage": "stage action reasons seconds",
