@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from posttrain.provenance.ledger import ArtifactRecord, Run, StageRun, open_ledger
+import posttrain as pt
+from posttrain.provenance.ledger import (
+    ArtifactRecord,
+    Run,
+    StageRun,
+    open_ledger,
+)
 from posttrain.publishing import changes
 from posttrain.publishing.changes import RecipeState, changes_between, is_run, run_before
 from posttrain.stage.errors import UserError
@@ -98,3 +104,18 @@ def test_the_run_before_is_of_the_same_recipe_and_ended_well(tmp_path):
 )  # fmt: skip
 def test_a_run_is_told_from_a_branch_by_its_name(name, known):
     assert is_run(name) == known
+
+
+def test_runs_of_a_project_are_compared_by_problem(tmp_path, monkeypatch):
+    monkeypatch.setattr(changes, "counts_of", lambda run, *_: COUNTS[run.id])
+    (tmp_path / ".dvc").mkdir()
+    place = tmp_path / ".posttrain/ledger.db"
+    place.parent.mkdir()
+    with open_ledger(place) as ledger:
+        for run, stage in (("1", BEFORE), ("2", AFTER)):
+            ledger.append_run(Run(run, "mine", float(run)), process="elsewhere 1 x")
+            ledger.record(replace(stage, run_id=run))
+    found = pt.compare("1", "2", project=tmp_path)
+    assert [each.paired for each in found.paired] == [20]
+    said = "evaluate: rl/pass_at_1 +1 [+0.663, +1.000], paired over 20 problems"
+    assert said in repr(found).splitlines()

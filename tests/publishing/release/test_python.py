@@ -4,7 +4,6 @@ import polars as pl
 import pytest
 
 import posttrain as pt
-from posttrain.publishing import changes
 
 pytestmark = pytest.mark.slow  # two releases are made first
 
@@ -42,22 +41,3 @@ def test_what_a_release_has_not_is_said(project):
         pt.load("sft.curve", release="v9.0.0")
     with pytest.raises(pt.UserError, match=r"release mini@v1.0.0 has no 'sft.curv'; did you mean"):
         pt.load("sft.curv", release="v1.0.0")
-
-
-def test_two_evaluations_are_paired_by_problem(project, monkeypatch):
-    """The small policies solve nothing in either run, so that what was counted is put in place.
-
-    Twenty differences of 1: the lower end is -1 + 2 times 0.025 ** (1 / 20) = 0.6632.
-    """
-    seen: list[str] = []
-
-    def counts_of(run, *_):
-        seen.append(run.id)
-        return dict.fromkeys(map(str, range(20)), (0 if run.id == seen[0] else 2, 2))
-
-    monkeypatch.setattr(changes, "counts_of", counts_of)
-    found = pt.compare("latest~1")
-    moved = found.paired[-1]
-    assert (moved.stage, moved.name, moved.paired) == ("evaluate", "sft/pass_at_1", 20)
-    assert moved.low == pytest.approx(0.6632, abs=1e-4)
-    assert "evaluate: sft/pass_at_1 +1 [+0.663, +1.000], paired over 20 problems" in repr(found)
