@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from posttrain.backends.sandbox.launch import search_path
+from posttrain.learning.models.attention import FLASH
 from posttrain.pipeline.recipe_values import RunSettings
 from posttrain.stage.config import configs_in
 from posttrain.stage.extras import is_installed, package_line
@@ -13,6 +14,9 @@ from posttrain.stage.spec import Dag
 
 _NODES = ("nvidia[0-9]*", "dxg", "kfd")
 """By which torch reaches a GPU: of NVIDIA, of Windows' host, of AMD."""
+
+_FLASH = "flash-attn"
+"""In no extra, as it is built against the torch that is there."""
 
 
 def notes_on_machine(run: RunSettings, dag: Dag, *, makes: bool) -> Iterator[str]:
@@ -103,7 +107,8 @@ def absent_packages(dag: Dag) -> Iterator[tuple[str, str]]:
     found: dict[str, str] = {}
     for name, stage in dag.stages.items():
         for config in configs_in(stage.config):
-            for package in sorted(config.packages()):
+            asked = {_FLASH} if getattr(config, "attention", None) == FLASH else frozenset()
+            for package in sorted(config.packages() | asked):
                 found.setdefault(package, name)
     for package, stage_name in found.items():
         if not is_installed(package):

@@ -43,8 +43,12 @@ def extra_of(package: str) -> str:
     return ""
 
 
-_OTHERWISE = {"vllm": "uv pip install --editable '.[vllm]' in a clone of posttrain, as pip cannot"}
-"""Packages that an extra brings along and pip does not find versions for: see [tool.uv]."""
+_OTHERWISE = {
+    "vllm": "uv pip install --editable '.[vllm]' in a clone of posttrain, as pip cannot",
+    "flash-attn": "pip install flash-attn --no-build-isolation",
+}
+"""Packages that pip does not find versions for where an extra brings them (see [tool.uv]), and that
+it builds otherwise."""
 
 
 def package_line(package: str) -> str:

@@ -118,3 +118,17 @@ def test_vllm_is_installed_as_the_readme_has_it():
     line, _, _ = package_line("vllm").partition(" in a clone")
     assert line == "uv pip install --editable '.[vllm]'"
     assert f"`{line}`" in (ROOT / "README.md").read_text()
+
+
+def test_flash_attention_without_its_package_is_a_note(tmp_path):
+    def absent(learner):
+        (tmp_path / "recipe.yaml").write_text(f"flow: flows.post_training\nformat: 3\n{learner}\n")
+        return list(programs.absent_packages(load_recipe(tmp_path).resolve(ROOT)))
+
+    assert absent("sft: {learner: {attention: sdpa}}") == []
+    assert absent("sft: {learner: {attention: flash_attention_2}}") == [
+        (
+            "sft needs flash-attn, which is not installed",
+            "pip install flash-attn --no-build-isolation",
+        )
+    ]

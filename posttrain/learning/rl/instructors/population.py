@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from posttrain.learning.episodes.players.base import PORT, Player
 from posttrain.learning.episodes.players.policy import PolicyPlayer
 from posttrain.learning.episodes.players.registry import PLAYERS
-from posttrain.learning.rl.instructors.authored import InstructionWriter, seat_of_author
+from posttrain.learning.rl.instructors.authored import InstructionWriter
 from posttrain.learning.rl.instructors.base import (
     InstructedAttempts,
     InstructionStream,
@@ -95,6 +95,16 @@ class PopulationInstructor(Instructor):
         """Its texts; see `Instructor.begins_with`."""
         return self.texts
 
+    def beyond_processes(self, processes: int) -> str | None:
+        """Say that it asks the whole policy; see `StageConfig.beyond_processes`."""
+        if processes == 1:
+            return None
+        return (
+            "draw.instructions: a population has its new members written and tried by the whole"
+            " policy, and several processes share it out; set resources.processes to 1, or leave"
+            " instructions out"
+        )
+
     def start(self, bench: InstructorBench) -> "InstructionPopulation":
         """Begin with its texts, of which nothing is known; see `Instructor.start`.
 
@@ -104,15 +114,12 @@ class PopulationInstructor(Instructor):
         Returns:
             What chooses, with its state.
 
-        Raises:
-            UserError: The policy is shared out over several processes.
-
         """
         from posttrain.learning.rollouts.engines.base import SamplingParams
 
         writer = InstructionWriter(
             bench,
-            seat_of_author(self.author, bench),
+            self.author.sit(bench.table),
             SamplingParams(self.max_tokens, temperature=self.author_temperature),
             candidates=self.candidates,
             tries_of_each=self.tries,
