@@ -186,7 +186,7 @@ def start_reward_model(
     # The classifier has no output embedding to tie to, and warns about the flag.
     config.tie_word_embeddings = False
     refuse_headless(config.model_type, where="reward")
-    model = _with_trunk(causal, AutoModelForSequenceClassification, as_stored=as_stored)
+    model = _with_trunk(causal, AutoModelForSequenceClassification)
     torch.nn.init.zeros_(model.score.weight)
     if as_stored:
         hold_as_stored(model)
@@ -197,17 +197,12 @@ def start_reward_model(
     return RewardModel(model.eval(), tokenizer, parameterization, scale)
 
 
-def _with_trunk(causal: "PreTrainedModel", kind: Any, *, as_stored: bool) -> "PreTrainedModel":
-    """Make a classifier on the weights of a causal model, read yet or not."""
-    if is_unread(causal):
-        with torch.device("meta"):
-            model: PreTrainedModel = kind.from_config(causal.config)
-        setattr(model, model.base_model_prefix, causal.base_model)
-        model.score.to_empty(device="cpu")
-        return model
-    model = kind.from_config(causal.config)
-    # Handed over where they may stay narrow, so that they are there once.
-    model.base_model.load_state_dict(causal.base_model.state_dict(), assign=as_stored)
+def _with_trunk(causal: "PreTrainedModel", kind: Any) -> "PreTrainedModel":
+    """Make a classifier around the trunk of a causal model, read yet or not: it is there once."""
+    with torch.device("meta"):
+        model: PreTrainedModel = kind.from_config(causal.config)
+    setattr(model, model.base_model_prefix, causal.base_model)
+    model.score.to_empty(device="cpu" if is_unread(causal) else causal.device)
     return model
 
 
