@@ -39,7 +39,7 @@ def notes_on_machine(run: RunSettings, dag: Dag, *, makes: bool) -> Iterator[str
     for name, stage in dag.stages.items():
         if run.device == "cpu" and stage.resources.processes > cores:
             yield f"{name} asks for {stage.resources.processes} processes on {cores} cores"
-    for what, line in (*absent_packages(dag), *absent_programs(programs_of(dag))):
+    for what, line in (*absent_packages(dag, run.device), *absent_programs(programs_of(dag))):
         yield f"{what}; run: {line}"
 
 
@@ -94,11 +94,12 @@ def absent_programs(programs: Mapping[str, tuple[str, str]]) -> Iterator[tuple[s
             yield f"{stage} needs {program}, which is not installed", line
 
 
-def absent_packages(dag: Dag) -> Iterator[tuple[str, str]]:
+def absent_packages(dag: Dag, device: str) -> Iterator[tuple[str, str]]:
     """Look for the packages that the stages of a recipe import for what stands in it.
 
     Args:
         dag: Its stages.
+        device: What they run on, `cpu` or `cuda`.
 
     Yields:
         What is missing, and the line that installs it.
@@ -112,4 +113,7 @@ def absent_packages(dag: Dag) -> Iterator[tuple[str, str]]:
                 found.setdefault(package, name)
     for package, stage_name in found.items():
         if not is_installed(package):
-            yield f"{stage_name} needs {package}, which is not installed", package_line(package)
+            yield (
+                f"{stage_name} needs {package}, which is not installed",
+                package_line(package, device=device),
+            )
