@@ -134,8 +134,7 @@ def bounded_mean_interval(
 
     """
     mean, low, high = clustered_mean_interval(values_N, cluster_N, few=few)
-    same = values_N.double().unique().tolist()
-    if same in ([lowest], [1.0]):
+    if bool((values_N == lowest).all() or (values_N == 1.0).all()):
         _, num_clusters = dense_ids(cluster_N)
         agreeing = torch.tensor(num_clusters)
         width = (1 - wilson_interval(agreeing, agreeing).low) * (1 - lowest)
