@@ -13,7 +13,7 @@ import torch
 from posttrain.learning.maths.reduce import widened
 from posttrain.learning.models.mask_policy import is_mask_policy
 from posttrain.learning.models.memory import check_memory
-from posttrain.learning.models.unread import Places, copied, load_unread, pieces, places_of
+from posttrain.learning.models.unread import Places, copied, load_unread, pieces, stored_places
 from posttrain.stage.errors import UserError, first_line
 from posttrain.stage.hashing import WeightsDigest, sha256_of_parts
 
@@ -209,7 +209,7 @@ def weights_digest(model: torch.nn.Module) -> WeightsDigest:
     """
     # With what knows where its numbers lie, of weights that are not read yet.
     weights = sorted(model.state_dict(keep_vars=True).items())
-    places = places_of(weights)
+    places = stored_places(weights)
     if places is None:
         return WeightsDigest(sha256_of_parts(_as_bytes(weights)))
     if places not in _READ_THROUGH:

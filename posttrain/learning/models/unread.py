@@ -163,7 +163,7 @@ def stored_at(weight: Tensor) -> StoredWeight | None:
     return getattr(weight, _STORED, None) if weight.is_meta else None
 
 
-def places_of(weights: Iterable[tuple[str, Tensor]]) -> Places | None:
+def stored_places(weights: Iterable[tuple[str, Tensor]]) -> Places | None:
     """Say where all of a model's weights lie, and what they become.
 
     Args:

@@ -21,6 +21,12 @@ from posttrain.stage.seeds import purpose_seed
 if TYPE_CHECKING:
     from posttrain.learning.rollouts.engines.base import SamplingParams
 
+WANTS_WHOLE_POLICY = (
+    "draw.instructions: a population has its new members written and tried by the whole policy, and"
+    " several processes share it out; set resources.processes to 1, or leave instructions out"
+)
+"""Why none is written where several processes learn."""
+
 
 @dataclass
 class InstructionWriter:

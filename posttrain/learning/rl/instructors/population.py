@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from posttrain.learning.episodes.players.base import PORT, Player
 from posttrain.learning.episodes.players.policy import PolicyPlayer
 from posttrain.learning.episodes.players.registry import PLAYERS
-from posttrain.learning.rl.instructors.authored import InstructionWriter
+from posttrain.learning.rl.instructors.authored import WANTS_WHOLE_POLICY, InstructionWriter
 from posttrain.learning.rl.instructors.base import (
     InstructedAttempts,
     InstructionStream,
@@ -97,13 +97,7 @@ class PopulationInstructor(Instructor):
 
     def beyond_processes(self, processes: int) -> str | None:
         """Say that it asks the whole policy; see `StageConfig.beyond_processes`."""
-        if processes == 1:
-            return None
-        return (
-            "draw.instructions: a population has its new members written and tried by the whole"
-            " policy, and several processes share it out; set resources.processes to 1, or leave"
-            " instructions out"
-        )
+        return WANTS_WHOLE_POLICY if processes > 1 else None
 
     def start(self, bench: InstructorBench) -> "InstructionPopulation":
         """Begin with its texts, of which nothing is known; see `Instructor.start`.
