@@ -138,16 +138,14 @@ class InstructionPopulation(InstructionStream):
     def choose(self, problems: Sequence[str], *, step: int) -> Sequence[str]:
         """Draw by `shares`; see `InstructionStream.choose`."""
         texts, shares = [each.text for each in self.members], self.shares()
-        run = self.writer.bench.seed
-        seeds = [purpose_seed(run, "instruction", step, each) for each in problems]
+        seeds = [purpose_seed(self.writer.bench.seed, "instruction", step, p) for p in problems]
         return [Random(each).choices(texts, shares)[0] for each in seeds]
 
     def observe(self, attempts: Sequence[InstructedAttempts]) -> None:
         """Credit each instruction with what was earned behind it; see the base."""
         earned: dict[str, list[float]] = {}
         for each in attempts:
-            judged = [reward for reward in each.rewards if reward is not None]
-            earned.setdefault(each.instruction, []).extend(judged)
+            earned.setdefault(each.instruction, []).extend(r for r in each.rewards if r is not None)
         self.writer.remember(attempts)
         rate = self.config.rate
         self.members = [each.credited(earned.get(each.text, []), rate) for each in self.members]
