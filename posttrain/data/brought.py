@@ -70,6 +70,11 @@ class BroughtRows(Generic[Taken]):
         left_out = dict(Counter(each.reason for each in self.unfit))
         return {"rows": sides, "read_as": self.readings, "left_out": left_out}
 
+    def told_of_sides(self) -> str:
+        """Say how many rows are held out: by content, so that few rows give more or less."""
+        held = sum(row.side == "heldout" for row in self.rows)
+        return f"{held} of {len(self.rows)} rows are held out"
+
     def reasons(self) -> str:
         """Say how many rows are left out for each reason, the most frequent first."""
         counted = Counter(each.reason for each in self.unfit).most_common()

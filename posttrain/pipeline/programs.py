@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from posttrain.backends.sandbox.launch import search_path
+from posttrain.learning.models.attention import FLASH
 from posttrain.pipeline.recipe_values import RunSettings
 from posttrain.stage.config import configs_in
 from posttrain.stage.extras import is_installed, package_line
@@ -13,6 +14,9 @@ from posttrain.stage.spec import Dag
 
 _NODES = ("nvidia[0-9]*", "dxg", "kfd")
 """By which torch reaches a GPU: of NVIDIA, of Windows' host, of AMD."""
+
+_FLASH = "flash-attn"
+"""In no extra, as it is built against the torch that is there."""
 
 
 def notes_on_machine(run: RunSettings, dag: Dag, *, makes: bool) -> Iterator[str]:
@@ -35,7 +39,7 @@ def notes_on_machine(run: RunSettings, dag: Dag, *, makes: bool) -> Iterator[str
     for name, stage in dag.stages.items():
         if run.device == "cpu" and stage.resources.processes > cores:
             yield f"{name} asks for {stage.resources.processes} processes on {cores} cores"
-    for what, line in (*absent_packages(dag), *absent_programs(programs_of(dag))):
+    for what, line in (*absent_packages(dag, run.device), *absent_programs(programs_of(dag))):
         yield f"{what}; run: {line}"
 
 
@@ -90,11 +94,12 @@ def absent_programs(programs: Mapping[str, tuple[str, str]]) -> Iterator[tuple[s
             yield f"{stage} needs {program}, which is not installed", line
 
 
-def absent_packages(dag: Dag) -> Iterator[tuple[str, str]]:
+def absent_packages(dag: Dag, device: str) -> Iterator[tuple[str, str]]:
     """Look for the packages that the stages of a recipe import for what stands in it.
 
     Args:
         dag: Its stages.
+        device: What they run on, `cpu` or `cuda`.
 
     Yields:
         What is missing, and the line that installs it.
@@ -103,8 +108,12 @@ def absent_packages(dag: Dag) -> Iterator[tuple[str, str]]:
     found: dict[str, str] = {}
     for name, stage in dag.stages.items():
         for config in configs_in(stage.config):
-            for package in sorted(config.packages()):
+            asked = {_FLASH} if getattr(config, "attention", None) == FLASH else frozenset()
+            for package in sorted(config.packages() | asked):
                 found.setdefault(package, name)
     for package, stage_name in found.items():
         if not is_installed(package):
-            yield f"{stage_name} needs {package}, which is not installed", package_line(package)
+            yield (
+                f"{stage_name} needs {package}, which is not installed",
+                package_line(package, device=device),
+            )

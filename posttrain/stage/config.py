@@ -303,6 +303,8 @@ def _sentence(config: type[BaseModel], error: ValidationError, where: str) -> st
         return f"{path}.{first['ctx']['name']}: {first['ctx']['said']}"
     if first["type"] == "missing":
         return f"{path}: a value is required here"
+    if first["type"] == "model_type":
+        return f"{path}: a mapping of {', '.join(keys)} stands here, got {first['input']!r}"
     if first["type"] == "union_tag_not_found":
         return f"{path}.{first['ctx']['discriminator'].strip(_QUOTE)}: a value is required here"
     if first["type"] == "union_tag_invalid":

@@ -43,11 +43,18 @@ def extra_of(package: str) -> str:
     return ""
 
 
-_OTHERWISE = {"vllm": "uv pip install --editable '.[vllm]' in a clone of posttrain, as pip cannot"}
-"""Packages that an extra brings along and pip does not find versions for: see [tool.uv]."""
+_OTHERWISE = {
+    "vllm": "uv pip install --editable '.[vllm]' in a clone of posttrain, as pip cannot",
+    ("vllm", "cpu"): (
+        "pip install --no-deps --requirement requirements-engines.txt in a clone of posttrain"
+    ),
+    "flash-attn": "pip install flash-attn --no-build-isolation",
+}
+"""By name, or name and device: what pip finds no versions for where an extra brings it (see
+[tool.uv]), and what it builds otherwise."""
 
 
-def package_line(package: str) -> str:
+def package_line(package: str, *, device: str = "") -> str:
     """Write the command that installs a package: by its extra, or by itself.
 
     >>> package_line("vllm").partition(" in ")[0], package_line("bm25s")
@@ -55,13 +62,14 @@ def package_line(package: str) -> str:
 
     Args:
         package: Its name in a registry.
+        device: What a recipe runs on, `cpu` or `cuda`, where the package is another one for each.
 
     Returns:
         A line for a shell.
 
     """
-    if package in _OTHERWISE:
-        return _OTHERWISE[package]
+    if line := _OTHERWISE.get((package, device), _OTHERWISE.get(package)):
+        return line
     extra = extra_of(package)
     return extra_line(extra) if extra else f"pip install {package}"
 

@@ -23,6 +23,7 @@ def run(
     found = bring(config.sources, inputs, TAUGHT, heldout_fraction=config.heldout_fraction)
     for name, reading in found.readings.items():
         context.note(f"{name} is read as {reading}")
+    context.note(found.told_of_sides())
     sides = {
         side: taught_table([row for row in found.rows if row.side == side])
         for side in ("train", "heldout")

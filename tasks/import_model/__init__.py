@@ -4,10 +4,13 @@ import json
 
 from posttrain.learning.models.architectures import (
     model_type_of,
+    refuse_headless,
     refuse_packed,
     refuse_undrawn,
     refuse_untrained,
 )
+from posttrain.learning.models.subnetwork_file import FILE as SUBNETWORK
+from posttrain.learning.models.subnetwork_file import refuse_shared_subnetwork
 from posttrain.stage.hashing import sha256_of, sorted_json
 from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task, Vocabulary
 from tasks.import_model.config import ImportModelConfig
@@ -47,6 +50,10 @@ def _refuse(stage: Stage, dag: Dag) -> None:
         learner = getattr(dag.stages[name].config, "learner", None)
         if learner is not None and learner.packing:
             refuse_packed(model_type, where=name)
+        if getattr(dag.stages[name].config, "parameterization", None) == "head":
+            refuse_headless(model_type, where=name)
+        if stage.name in sources and (files.path / SUBNETWORK).is_file():
+            refuse_shared_subnetwork(dag.stages[name].resources.processes, where=name)
 
 
 def _is_policy(port: str) -> bool:

@@ -35,6 +35,7 @@ def run(
     else:
         found = bring(config.sources, inputs, JUDGED, heldout_fraction=config.heldout_fraction)
         rows = judged_table(found.rows)
+        context.note(found.told_of_sides())
     for name, reading in found.readings.items():
         context.note(f"{name} is read as {reading}")
     pairs = rows.unique("id", keep="first", maintain_order=True)

@@ -4,6 +4,7 @@ Every metric has a stable name, `rl/...`; `posttrain.learning.rl.metrics` lists 
 """
 
 from posttrain.learning.rl.company import refuse_without_company
+from posttrain.learning.rollouts.engines.engine import refuse_crowded
 from posttrain.stage.errors import UserError
 from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task, refuse_unserved_ports
 from tasks.rl.config import RlStageConfig
@@ -25,6 +26,10 @@ def _refuse(stage: Stage, dag: Dag) -> None:
     config, wired = stage.config, stage.inputs
     assert isinstance(config, RlStageConfig)
     refuse_without_company(config, stage.name)
+    asked_of = stage.resources
+    refuse_crowded(
+        config.engine, asked_of.processes, on_ray=asked_of.ray is not None, where=stage.name
+    )
     if "solve_rates" in config.draw.sampler.NEEDS:
         if "solve_rates" not in wired:
             raise UserError(

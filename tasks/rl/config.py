@@ -37,6 +37,11 @@ class RlStageConfig(RlConfig):
         """Say what works on whole weights; see `StageConfig.beyond_processes`."""
         if processes == 1:
             return None
+        if self.ahead:
+            return (
+                "ahead wants the whole policy in one process, but resources.processes has a part"
+                " of it in each; set ahead to 0, or leave resources.processes out"
+            )
         asked = {
             "the mean over the vocabulary": "vocabulary_ratio" in self.algorithm.needs,
             "advantage learned": "turn_values" in self.algorithm.needs,

@@ -15,6 +15,7 @@ from posttrain.learning.rl.method_record import checkpoint_identity, method_in_r
 from posttrain.learning.rl.state import RlState, start_state
 from posttrain.learning.rl.tools import open_tools
 from posttrain.learning.training.prepare import load_to_train
+from posttrain.stage.config import refuse_processes
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.rl.config import RlStageConfig
@@ -30,6 +31,7 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Load policy, problems and solve rates; train; save policy, rollouts, curve and report."""
+    refuse_processes(config, context.processes, where="rl")
     policy = load_to_train(
         inputs["policy"], config.learner, device=context.device, processes=context.processes
     )

@@ -1,5 +1,6 @@
 """Subnetwork: a policy of which training moves some weights alone; the others stay."""
 
+from posttrain.learning.models.subnetwork_file import refuse_shared_subnetwork
 from posttrain.learning.training.config import LoraConfig
 from posttrain.stage.config import configs_in
 from posttrain.stage.errors import UserError
@@ -36,6 +37,8 @@ def _refuse(stage: Stage, dag: Dag) -> None:
                 f"{reader.name}.learner.lora leaves every weight as it is, so that none of"
                 f" {stage.name} would be trained; leave lora out, or connect another policy"
             )
+        if stage.name in trained:
+            refuse_shared_subnetwork(reader.resources.processes, where=reader.name)
 
 
 TASK = Task(

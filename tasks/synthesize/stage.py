@@ -156,6 +156,12 @@ def _read(
         )
     )
     rows = scored_by_source(source.in_context(rows), source)
+    if rows.train and not rows.heldout and getattr(source, "use", None) == "parted":
+        context.note(
+            f"{source.name}: none of its {counted(len(rows.train), 'problem')} is held out; by"
+            f" content, synthesize.heldout_fraction {config.heldout_fraction:g} takes more or fewer"
+            " of so few: raise it, or give more rows"
+        )
     made.train.extend(rows.train)
     made.heldout.extend(rows.heldout)
     made.solutions.extend(rows.solutions)

@@ -118,3 +118,29 @@ def test_vllm_is_installed_as_the_readme_has_it():
     line, _, _ = package_line("vllm").partition(" in a clone")
     assert line == "uv pip install --editable '.[vllm]'"
     assert f"`{line}`" in (ROOT / "README.md").read_text()
+
+
+def test_vllm_of_a_processor_is_installed_otherwise(tmp_path, monkeypatch):
+    monkeypatch.setattr(programs, "is_installed", lambda name: name != "vllm")
+    (tmp_path / "recipe.yaml").write_text("flow: flows.post_training\nrl: {engine: vllm}\n")
+    dag = load_recipe(tmp_path).resolve(ROOT)
+    (on_cpu,), (on_gpu,) = (list(programs.absent_packages(dag, each)) for each in ("cpu", "cuda"))
+    assert on_cpu == (
+        "rl needs vllm, which is not installed",
+        "pip install --no-deps --requirement requirements-engines.txt in a clone of posttrain",
+    )
+    assert on_gpu[1] == package_line("vllm") != on_cpu[1]
+
+
+def test_flash_attention_without_its_package_is_a_note(tmp_path):
+    def absent(learner):
+        (tmp_path / "recipe.yaml").write_text(f"flow: flows.post_training\nformat: 3\n{learner}\n")
+        return list(programs.absent_packages(load_recipe(tmp_path).resolve(ROOT), "cuda"))
+
+    assert absent("sft: {learner: {attention: sdpa}}") == []
+    assert absent("sft: {learner: {attention: flash_attention_2}}") == [
+        (
+            "sft needs flash-attn, which is not installed",
+            "pip install flash-attn --no-build-isolation",
+        )
+    ]

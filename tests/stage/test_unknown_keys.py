@@ -41,6 +41,8 @@ class Section(StageConfig):
         ({"lerning_rates": 1}, "sft.lerning_rates: unknown key; did you mean"
          " 'sft.optimization.learning_rate'?"),
         ({"beta": 1}, "sft.beta: unknown key"),
+        # A value in the place of settings.
+        ({"learner": "fast"}, "sft.learner: a mapping of lora, weights stands here, got 'fast'"),
         ({"kind": "adamw"}, "sft.kind: unknown key"),
     ],
 )  # fmt: skip

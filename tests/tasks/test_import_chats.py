@@ -1,6 +1,7 @@
 """Conversations of the user's own: read, parted, weighed, capped; what is left out says why."""
 
 import json
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -163,3 +164,18 @@ def test_parameters_that_are_refused(config, sentence):
     with pytest.raises(UserError) as caught:
         TASK.config.parse(config, where="import_chats")
     assert sentence in str(caught.value)
+
+
+def test_how_many_rows_are_held_out_is_said(tmp_path):
+    """By content: of 4 rows a twentieth is none, and one is held out all the same."""
+    (tmp_path / "c.jsonl").write_text(
+        "".join(json.dumps(chat(f"q{n}", "a")) + "\n" for n in range(4))
+    )
+    config = TASK.config.parse(
+        {"sources": [{"path": "c.jsonl"}], "heldout_fraction": 1e-9}, where="import_chats"
+    )
+    told = []
+    outputs = {name: tmp_path / f"{name}.out" for name in TASK.outputs}
+    context = replace(StageContext.quiet(tmp_path / "scratch"), emit=told.append)
+    run(config, {"files.c": tmp_path / "c.jsonl"}, outputs, context)
+    assert "1 of 4 rows are held out" in [each.get("line") for each in told]

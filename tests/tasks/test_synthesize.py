@@ -622,3 +622,30 @@ def test_what_needs_no_answer_and_what_runs_programs_is_not_looked_at():
     refuse_unread_answers([replace(row, scored_by='{"kind": "numeric"}', origin_file="")])
     with pytest.raises(UserError, match="f.jsonl:0: the verifier 'numeric' cannot read the answer"):
         refuse_unread_answers([replace(row, scored_by='{"kind": "numeric"}')])
+
+
+def test_a_source_of_which_no_problem_is_held_out_says_so(tmp_path):
+    """By content: which side a prompt is on is not to hang on the rows beside it."""
+    prompts = [
+        f"What is {n} + 1?" for n in range(60) if not falls_in_heldout(f"What is {n} + 1?", 0.05)
+    ]
+    rows = [{"prompt": prompt, "answer": "1", "solution": "#### 1"} for prompt in prompts[:40]]
+    (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = TASK.config.parse(
+        {
+            "sources": [file_source("own.jsonl"), sums(2)],
+            "num_problems": 4,
+            "num_heldout": 2,
+            "heldout_fraction": 0.05,
+        },
+        where="synthesize",
+    )
+    told = []
+    outputs = {name: tmp_path / f"{name}{p.type.suffix}" for name, p in TASK.outputs.items()}
+    context = replace(StageContext.quiet(tmp_path / "scratch"), emit=told.append)
+    run(config, {"files.own": tmp_path / "own.jsonl"}, outputs, context)
+    said = [each["line"] for each in told if "held out" in each.get("line", "")]
+    assert said == [
+        "own: none of its 40 problems is held out; by content, synthesize.heldout_fraction 0.05"
+        " takes more or fewer of so few: raise it, or give more rows"
+    ]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from posttrain.learning.maths.intervals import clustered_mean_interval, wilson_interval
+from posttrain.learning.maths.intervals import bounded_mean_interval, clustered_mean_interval
 from posttrain.learning.rollouts.engines.base import FinishReason, PlayedSample, Sample
 from posttrain.learning.rollouts.scoring import ScoredSample
 
@@ -96,12 +96,5 @@ def _as_played(sample: Sample) -> PlayedSample:
 
 def _figure(values: Sequence[float], clusters: Sequence[int], *, bounded: bool = False) -> Figure:
     """The mean; a share that is the same everywhere has the width of Wilson's interval."""
-    interval = clustered_mean_interval(torch.tensor(values), torch.tensor(clusters))
-    value, low, high = (float(each) for each in interval)
-    if not bounded:
-        return Figure(value, low, high)
-    if low == high and value in (0.0, 1.0):
-        trials = torch.tensor(len(set(clusters)))
-        wilson = wilson_interval(trials * value, trials)
-        low, high = float(wilson.low), float(wilson.high)
-    return Figure(value, max(0.0, low), min(1.0, high))
+    interval_of = bounded_mean_interval if bounded else clustered_mean_interval
+    return Figure(*map(float, interval_of(torch.tensor(values), torch.tensor(clusters))))

@@ -11,7 +11,6 @@ from posttrain.learning.episodes.branches.base import Branching, Forks
 from posttrain.learning.episodes.drawing import Role
 from posttrain.learning.episodes.environments.base import POLICY
 from posttrain.learning.episodes.episode import Segment, Span
-from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -41,20 +40,13 @@ def with_forks(
     Args:
         speakers: Who plays each role, `policy` at least.
         branching: Says where.
-        model: The policy that plays; None where its weights are in several processes.
+        model: The policy that plays; None where its weights are in several processes, and the
+            branching asks for no entropies.
 
     Returns:
         Who plays, with a policy that knows where to branch.
 
-    Raises:
-        UserError: The branching goes by entropies, and nobody has the whole policy.
-
     """
-    if model is None and branching.tokens:
-        raise UserError(
-            f"rl: branching {branching.kind} asks the policy how unsure it is, and several"
-            " processes have a part of it each; leave resources.processes out"
-        )
     role = speakers[POLICY]
     assert isinstance(role, Role)
     temperature = role.params.temperature

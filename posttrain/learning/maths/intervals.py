@@ -112,6 +112,36 @@ def clustered_mean_interval(values_N: Tensor, cluster_N: Tensor, *, few: bool = 
     return Interval(mean, mean - reach, mean + reach)
 
 
+def bounded_mean_interval(
+    values_N: Tensor, cluster_N: Tensor, *, lowest: float = 0.0, few: bool = False
+) -> Interval:
+    """Compute the mean of values that have a range, with a 95% interval within that range.
+
+    Where all values are one and the same end of it, `clustered_mean_interval` has width 0, however
+    few they are: the other end is then that of Wilson's interval for as many agreeing clusters.
+
+    Args:
+        values_N: The values, in ``[lowest, 1]``, at least one.
+        cluster_N: Integer id of the cluster of each value.
+        lowest: Lower end of the range.
+        few: As for `clustered_mean_interval`.
+
+    Returns:
+        Estimate and ends, scalars; of a single cluster the whole range, unless it agrees.
+
+    Raises:
+        ValueError: There is no value.
+
+    """
+    mean, low, high = clustered_mean_interval(values_N, cluster_N, few=few)
+    if bool((values_N == lowest).all() or (values_N == 1.0).all()):
+        _, num_clusters = dense_ids(cluster_N)
+        agreeing = torch.tensor(num_clusters)
+        width = (1 - wilson_interval(agreeing, agreeing).low) * (1 - lowest)
+        low, high = mean - width, mean + width
+    return Interval(mean, low.clamp(min=lowest), high.clamp(max=1.0))
+
+
 def interquartile_mean(values_RS: Tensor) -> Tensor:
     """Average the middle half of the runs: a quarter of them, rounded down, is cut at either end.
 

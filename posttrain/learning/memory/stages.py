@@ -43,7 +43,7 @@ def fine_tuning(asked: StageQuestion) -> list[Moment]:
 
 
 def rewarding(asked: StageQuestion) -> list[Moment]:
-    """Count a reward model: it begins as a copy beside the policy, and is graded at the end."""
+    """Count a reward model: it takes over the policy's weights, and is graded at the end."""
     learner, (rows, accumulates) = asked.learner, _rows(asked, sides=2)
     shapes, is_head = asked.policy, asked.says("parameterization") == "head"
     if is_head:
@@ -51,8 +51,7 @@ def rewarding(asked: StageQuestion) -> list[Moment]:
         shapes = replace(shapes, parameters=scalar, head=0)
         rows = replace(rows, wanted=rows.count)
     batch = Batch(rows, accumulates=accumulates, has_head=not is_head)
-    weights = held.weight_bytes(asked.policy)
-    loading = Moment("loading", {POLICY: weights + held.weight_bytes(shapes) * is_head})
+    loading = Moment("loading", {POLICY: held.weight_bytes(asked.policy)})
     graded = _scoring(shapes, learner, has_head=not is_head)
     grading = graded.beside({POLICY: held.weight_bytes(shapes)})
     moments = training_moments(shapes, learner, batch)

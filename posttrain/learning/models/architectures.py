@@ -125,5 +125,26 @@ def refuse_packed(model_type: str | None, *, where: str) -> None:
         )
 
 
+def refuse_headless(model_type: str | None, *, where: str) -> None:
+    """Refuse a scalar head on an architecture for which transformers has no model with one.
+
+    Args:
+        model_type: Of the model; None where it is not known.
+        where: The stage that would put the head there.
+
+    Raises:
+        UserError: There is none.
+
+    """
+    from transformers.models.auto import modeling_auto
+
+    headed = modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
+    if model_type is not None and model_type not in headed:
+        raise UserError(
+            f"{where}: transformers has no model with a scalar head for the architecture"
+            f" '{model_type}'; set {where}.parameterization to likelihood"
+        )
+
+
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}

@@ -4,12 +4,15 @@ import importlib.util
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
+from posttrain.stage.config import Capability
 from posttrain.stage.errors import UserError, first_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Attention = Literal["sdpa", "eager", "flash_attention_2", "by_document"]
+FLASH: Literal["flash_attention_2"] = "flash_attention_2"
+"""Kernels of the package flash-attn, which is no extra's: it is built where it is installed."""
 
 
 def set_attention(model: "PreTrainedModel", attention: Attention) -> None:
@@ -35,18 +38,32 @@ def set_attention(model: "PreTrainedModel", attention: Attention) -> None:
         ) from None
 
 
+def beyond_cpu(attention: Attention | None, capability: Capability) -> str | None:
+    """Say that an attention is computed on a GPU alone, where there is none.
+
+    Args:
+        attention: What a recipe asks for.
+        capability: Of the device; asked where it matters.
+
+    Returns:
+        A sentence; None where it can be computed.
+
+    """
+    if attention != FLASH or capability() is not None:
+        return None
+    return f"attention {FLASH} needs a GPU, and the model is on the cpu; take sdpa"
+
+
 def _check_flash(model: "PreTrainedModel") -> None:
+    # Of a model that is not read yet nobody knows it here.
+    on_cpu = model.device.type not in ("cuda", "meta")
+    if beyond := beyond_cpu(FLASH, lambda: None if on_cpu else (0, 0)):
+        raise UserError(beyond)
     # transformers would fetch a compiled kernel from the hub in its place.
     if importlib.util.find_spec("flash_attn") is None:
         raise UserError(
-            "attention flash_attention_2 needs flash-attn, which is not installed; run:"
+            f"attention {FLASH} needs flash-attn, which is not installed; run:"
             " pip install flash-attn --no-build-isolation, or take sdpa"
-        )
-    # Of a model that is not read yet nobody knows it here.
-    if model.device.type not in ("cuda", "meta"):
-        raise UserError(
-            "attention flash_attention_2 needs a GPU, and this model is on the"
-            f" {model.device.type}; take sdpa"
         )
 
 
@@ -57,7 +74,7 @@ def _register(_: "PreTrainedModel") -> None:
 
 
 _PREPARE: Mapping[str, Callable[["PreTrainedModel"], None]] = {
-    "flash_attention_2": _check_flash,
+    FLASH: _check_flash,
     "by_document": _register,
 }
 """What is to be seen to before transformers is asked for an attention."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from posttrain.data.hub import check_network
-from posttrain.learning.models import subnetwork
 from posttrain.learning.models.source import ModelSource
+from posttrain.learning.models.subnetwork_file import FILE as SUBNETWORK
 from posttrain.stage.errors import UserError, first_line
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _OBJECTS = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")
 _WANTED = [
     *("*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "tokenizer.model"),
-    subnetwork.FILE,
+    SUBNETWORK,
 ]
 
 

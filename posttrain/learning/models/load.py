@@ -13,7 +13,7 @@ import torch
 from posttrain.learning.maths.reduce import widened
 from posttrain.learning.models.mask_policy import is_mask_policy
 from posttrain.learning.models.memory import check_memory
-from posttrain.learning.models.unread import copied, load_unread, pieces
+from posttrain.learning.models.unread import Places, copied, load_unread, pieces, stored_places
 from posttrain.stage.errors import UserError, first_line
 from posttrain.stage.hashing import WeightsDigest, sha256_of_parts
 
@@ -198,7 +198,7 @@ def weights_digest(model: torch.nn.Module) -> WeightsDigest:
     """SHA-256 over the names, types, shapes and bytes of all weights, sorted by name.
 
     Narrower numbers than float32 count as float32, so that it does not depend on how a model was
-    loaded that is stored in bfloat16.
+    loaded that is stored in bfloat16. Weights that are not read yet are read through for it once.
 
     Args:
         model: A model.
@@ -207,12 +207,23 @@ def weights_digest(model: torch.nn.Module) -> WeightsDigest:
         The digest.
 
     """
-    return WeightsDigest(sha256_of_parts(_weights_as_bytes(model)))
-
-
-def _weights_as_bytes(model: torch.nn.Module) -> Iterator[bytes]:
     # With what knows where its numbers lie, of weights that are not read yet.
-    for name, tensor in sorted(model.state_dict(keep_vars=True).items()):
+    weights = sorted(model.state_dict(keep_vars=True).items())
+    places = stored_places(weights)
+    if places is None:
+        return WeightsDigest(sha256_of_parts(_as_bytes(weights)))
+    if places not in _READ_THROUGH:
+        _READ_THROUGH.clear()
+        _READ_THROUGH[places] = WeightsDigest(sha256_of_parts(_as_bytes(weights)))
+    return _READ_THROUGH[places]
+
+
+_READ_THROUGH: dict[Places, WeightsDigest] = {}
+"""Of the model that was read through last, by where its weights lie: it is asked several times."""
+
+
+def _as_bytes(weights: Iterable[tuple[str, torch.Tensor]]) -> Iterator[bytes]:
+    for name, tensor in weights:
         dtype = widened(tensor.new_empty(0)).dtype if tensor.is_floating_point() else tensor.dtype
         yield f"{name} {dtype} {tuple(tensor.shape)}\n".encode()
         for piece in pieces(tensor):

@@ -17,6 +17,7 @@ from posttrain.data.batching import length_buckets
 from posttrain.data.contexts import AnyPrompt
 from posttrain.data.rows import TokenBatch, TokenTable, encode_rows, position_ids
 from posttrain.data.templates import end_of_turn
+from posttrain.learning.models.architectures import refuse_headless
 from posttrain.learning.models.held_weights import hold_as_stored
 from posttrain.learning.models.load import load_tokenizer, load_weights, save_policy
 from posttrain.learning.models.logprobs import batch_logprobs, hidden_states, states_at
@@ -184,13 +185,8 @@ def start_reward_model(
     config.pad_token_id = tokenizer.pad_token_id
     # The classifier has no output embedding to tie to, and warns about the flag.
     config.tie_word_embeddings = False
-    try:
-        model = _with_trunk(causal, AutoModelForSequenceClassification, as_stored=as_stored)
-    except ValueError:
-        raise UserError(
-            f"reward: transformers has no model with a scalar head for the architecture"
-            f" '{config.model_type}'; set reward.parameterization to likelihood"
-        ) from None
+    refuse_headless(config.model_type, where="reward")
+    model = _with_trunk(causal, AutoModelForSequenceClassification)
     torch.nn.init.zeros_(model.score.weight)
     if as_stored:
         hold_as_stored(model)
@@ -201,17 +197,12 @@ def start_reward_model(
     return RewardModel(model.eval(), tokenizer, parameterization, scale)
 
 
-def _with_trunk(causal: "PreTrainedModel", kind: Any, *, as_stored: bool) -> "PreTrainedModel":
-    """Make a classifier on the weights of a causal model, read yet or not."""
-    if is_unread(causal):
-        with torch.device("meta"):
-            model: PreTrainedModel = kind.from_config(causal.config)
-        setattr(model, model.base_model_prefix, causal.base_model)
-        model.score.to_empty(device="cpu")
-        return model
-    model = kind.from_config(causal.config)
-    # Handed over where they may stay narrow, so that they are there once.
-    model.base_model.load_state_dict(causal.base_model.state_dict(), assign=as_stored)
+def _with_trunk(causal: "PreTrainedModel", kind: Any) -> "PreTrainedModel":
+    """Make a classifier around the trunk of a causal model, read yet or not: it is there once."""
+    with torch.device("meta"):
+        model: PreTrainedModel = kind.from_config(causal.config)
+    setattr(model, model.base_model_prefix, causal.base_model)
+    model.score.to_empty(device="cpu" if is_unread(causal) else causal.device)
     return model
 
 

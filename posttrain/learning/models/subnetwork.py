@@ -10,10 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from posttrain.learning.models.subnetwork_file import FILE, refuse_shared_subnetwork
 from posttrain.stage.errors import UserError, first_line
-
-FILE = "subnetwork.mask"
-"""In the model's folder, in the format of safetensors; not called so, as it holds no weights."""
 
 
 class Subnetwork:
@@ -145,9 +143,7 @@ def subnetwork_of(model: nn.Module) -> Subnetwork | None:
     if not folder or not (Path(folder) / FILE).is_file():
         return None
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        raise UserError(
-            "a subnetwork is trained by one process alone; set resources.processes to 1"
-        )
+        refuse_shared_subnetwork(torch.distributed.get_world_size(), where=str(folder))
     return Subnetwork(model, _read(Path(folder) / FILE))
 
 

@@ -6,7 +6,7 @@ shards. What is no weight (buffers, adapters, a new head) is there, as in one pr
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 
 Loaded = TypeVar("Loaded")
+Places = tuple[Hashable, ...]
+"""Where the weights of a model lie that are not read yet."""
 
 SHARED_BY = "_shared_by"
 """Attribute of a model in shards: the processes."""
@@ -159,6 +161,26 @@ def is_unread(model: nn.Module) -> bool:
 def stored_at(weight: Tensor) -> StoredWeight | None:
     """Where a weight lies that is not read yet; None of one that is there."""
     return getattr(weight, _STORED, None) if weight.is_meta else None
+
+
+def stored_places(weights: Iterable[tuple[str, Tensor]]) -> Places | None:
+    """Say where all of a model's weights lie, and what they become.
+
+    Args:
+        weights: By name.
+
+    Returns:
+        Equal for equal weights; None where one of them is there, as that may change.
+
+    """
+    found: list[Hashable] = []
+    for name, weight in weights:
+        stored = stored_at(weight)
+        if stored is None:
+            return None
+        written = stored.file.stat()
+        found.append((name, weight.dtype, stored, written.st_mtime_ns, written.st_size))
+    return tuple(found)
 
 
 def read_rows(

@@ -161,24 +161,6 @@ class ProductionWorker:
         self._open.close()
 
 
-def refuse_parts(count: int, context: StageContext) -> None:
-    """Refuse to draw ahead for a learner of several processes.
-
-    Args:
-        count: Processes that are to draw.
-        context: Of the stage.
-
-    Raises:
-        UserError: Each of its processes has a part of the policy.
-
-    """
-    if count and context.processes > 1:
-        raise UserError(
-            "rl.ahead wants the whole policy in one process, but resources.processes has a part of"
-            " it in each; set ahead to 0, or leave resources.processes out"
-        )
-
-
 @contextmanager
 def drawing_ahead(
     count: int,

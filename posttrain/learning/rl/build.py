@@ -58,7 +58,7 @@ def build_learner(
         )
     # All start from plain weights, so they are copied before an adapter is attached.
     kept = own_reference(policy, config, context, reference)
-    mask = start_mask(policy, config, context)
+    mask = start_mask(policy, config)
     critic = None if config.algorithm.critic is None else Critic(policy.model, config.critic)
     turn_learner = build_turn_learner(policy, config, context, episodes)
     trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)

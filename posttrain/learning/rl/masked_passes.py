@@ -16,9 +16,6 @@ from posttrain.learning.models.next_token import head_logits, states_before
 from posttrain.learning.rl.action_masks.base import TokenMask
 from posttrain.learning.rl.batch import TokenValues, TrainBatch, TrainSample
 from posttrain.learning.rl.passes import ModelPasses
-from posttrain.stage.context import StageContext
-from posttrain.stage.errors import UserError
-from posttrain.stage.slots import name_of
 from posttrain.stage.started import started
 
 if TYPE_CHECKING:
@@ -127,29 +124,20 @@ def renormalized(
     return Renormalized(*map(torch.cat, zip(*found, strict=True)))
 
 
-def start_mask(policy: Policy, config: "RlConfig", context: StageContext) -> TokenMask | None:
+def start_mask(policy: Policy, config: "RlConfig") -> TokenMask | None:
     """Start the mask that a run asks for.
 
     Args:
         policy: As it is before the first step.
         config: Of the run.
-        context: Of the stage; it says how many processes learn.
 
     Returns:
         The mask; None where every token may be drawn.
-
-    Raises:
-        UserError: Several processes are to learn.
 
     """
     part = config.draw.mask
     if part is None:
         return None
-    if context.processes > 1:
-        raise UserError(
-            f"rl: {name_of(part)} is asked with the whole policy, but resources.processes has a"
-            " part of it in each; leave one of the two out"
-        )
     return started(part, part.start(policy), TokenMask, where="rl")
 
 

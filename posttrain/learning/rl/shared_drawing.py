@@ -11,10 +11,9 @@ from posttrain.learning.rl.sharded import ShardedPolicyLearner
 from posttrain.learning.rollouts.engines.base import Prompt, RolloutEngine, Sample, SamplingParams
 from posttrain.learning.rollouts.engines.batches import cut, in_order
 from posttrain.learning.rollouts.engines.config import open_engine
-from posttrain.learning.rollouts.engines.engine import Engine
+from posttrain.learning.rollouts.engines.engine import Engine, refuse_crowded
 from posttrain.learning.rollouts.scoring import verifying
 from posttrain.stage.context import StageContext
-from posttrain.stage.errors import UserError
 
 _BATCH_SIZE = 512
 
@@ -41,12 +40,7 @@ def shared_tools(
     if context.ray is not None and not learner.group.is_main:
         yield SharedEngine(None, policy, learner), VerifierCache()
         return
-    if context.ray is None and not engine.SHARES_PROCESS:
-        raise UserError(
-            f"rl.engine {engine.kind} needs a process of its own beside each of"
-            " resources.processes; set resources.ray, whose actors have an engine each, or set"
-            " engine to torch"
-        )
+    refuse_crowded(engine, context.processes, on_ray=context.ray is not None, where="rl")
     with (
         open_engine(engine, policy, batch_size=_BATCH_SIZE, ray=context.ray) as opened,
         verifying(context.ray) as verify,

@@ -8,7 +8,7 @@ from posttrain.learning.episodes.players.base import PORT as PLAYERS
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.port_models import PortModels
-from posttrain.learning.rl.ahead import Ahead, drawing_ahead, refuse_parts
+from posttrain.learning.rl.ahead import Ahead, drawing_ahead
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.producers.base import Workbench
 from posttrain.learning.rl.rewarder import Rewarder, SharedRewarder
@@ -43,13 +43,9 @@ def open_tools(
         What draws from the policy and what rewards, and what makes rollouts while the learner
         works, where the config asks for such.
 
-    Raises:
-        UserError: Others are to draw ahead for a learner of several processes.
-
     """
     asked = context.device, under_port(PLAYERS, inputs or {}), inputs or {}
     count, mask = learner.passes.config.ahead, learner.passes.mask
-    refuse_parts(count, context)
     models = PortModels(inputs or {}, context.device, policy.tokenizer)
     if context.processes > 1:
         from posttrain.learning.rl.sharded import ShardedPolicyLearner

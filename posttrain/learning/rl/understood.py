@@ -8,7 +8,6 @@ import torch
 
 from posttrain.data.templates import encode_completions
 from posttrain.learning.models.logprobs import token_logprobs
-from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from posttrain.learning.rl.producers.base import Workbench
@@ -31,15 +30,8 @@ def understood(
     Returns:
         A number from 0 to 1 for each trace; 0 of one that does not state the answer.
 
-    Raises:
-        UserError: The policy's weights are in several processes.
-
     """
-    if bench.policy is None:
-        raise UserError(
-            "rl: draw.additions chooses by what the policy understands, and its weights are in"
-            " several processes; set choose to random, or leave resources.processes out"
-        )
+    assert bench.policy is not None
     tokenizer, model = bench.policy.tokenizer, bench.policy.model
     found = []
     for text in traces:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from posttrain.learning.algorithms.part import named_parts
-from posttrain.learning.models.attention import Attention
+from posttrain.learning.models.attention import Attention, beyond_cpu
 from posttrain.learning.models.checkpoints_config import CheckpointsConfig
 from posttrain.learning.models.optimization import OptimizationConfig, why_whole
 from posttrain.learning.swing import SwingConfig
@@ -14,7 +14,7 @@ from posttrain.learning.training.alarms.base import Alarm
 from posttrain.learning.training.alarms.registry import ALARMS
 from posttrain.learning.training.metrics import HELDOUT, ROUTED, STEP, check_metric
 from posttrain.learning.training.stopping import StoppingConfig
-from posttrain.stage.config import UNKEYED, StageConfig
+from posttrain.stage.config import UNKEYED, Capability, StageConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.schedule import Schedulable, at, schedules_in
 from posttrain.stage.slots import InSlot
@@ -168,6 +168,10 @@ class LearnerConfig(StageConfig):
                     f" leave learner.{name} out"
                 )
         return None
+
+    def beyond_device(self, capability: Capability) -> str | None:
+        """Say that an attention wants a GPU; see `StageConfig.beyond_device`."""
+        return beyond_cpu(self.attention, capability)
 
     @model_validator(mode="after")
     def _frozen_weights_alone_are_quantized(self) -> Self:

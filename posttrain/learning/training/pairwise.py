@@ -20,7 +20,7 @@ from posttrain.data.contexts import (
 from posttrain.data.pair_facts import PairFacts
 from posttrain.data.pairs import PairTable
 from posttrain.data.rows import TokenRow, check_answers, encode_rows
-from posttrain.learning.maths.intervals import clustered_mean_interval
+from posttrain.learning.maths.intervals import bounded_mean_interval
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.early_stop import hold_out
 from posttrain.learning.training.lengths import limit_of_rows, room_of
@@ -278,7 +278,8 @@ def _as_drawn(rows: list[TokenRow], pairs: pl.DataFrame, side: str) -> list[Toke
 def accuracy_interval(gap_B: Tensor, problem_ids: pl.Series) -> dict[str, float]:
     """Compute the share of pairs in the right order, with its 95 % interval.
 
-    A tie counts half. Pairs of one problem go together, as they are not independent.
+    A tie counts half. Pairs of one problem go together, as they are not independent; of few
+    problems the interval is Student's.
 
     Args:
         gap_B: Score of the chosen minus that of the rejected.
@@ -290,9 +291,9 @@ def accuracy_interval(gap_B: Tensor, problem_ids: pl.Series) -> dict[str, float]
     """
     right_B = (torch.sign(gap_B.double()) + 1) / 2
     problems_B = torch.tensor(problem_ids.rank("dense").to_list())
-    interval = clustered_mean_interval(right_B, problems_B)
+    interval = bounded_mean_interval(right_B, problems_B, few=True)
     return {
         "accuracy": float(interval.estimate),
-        "accuracy_low": max(0.0, float(interval.low)),
-        "accuracy_high": min(1.0, float(interval.high)),
+        "accuracy_low": float(interval.low),
+        "accuracy_high": float(interval.high),
     }

@@ -23,6 +23,9 @@ from posttrain.stage.context import TRACKED_RUN
 from posttrain.stage.files import replacing
 from posttrain.views.tracking.base import Tracker
 
+_RESUMING = "resuming after"
+"""How the note of a stage begins that goes on from a checkpoint; all other notes are in its log."""
+
 
 class Timings(dict[str, float]):
     """Seconds by phase of one stage run."""
@@ -150,6 +153,8 @@ class Attempts:
             if event["kind"] == "progress":
                 done, total = event["done"], event["total"]
                 self.display.progress(assignment.stage, done, total, event["unit"])
+            elif event["kind"] == "note" and event["line"].startswith(_RESUMING):
+                self.display.noted(assignment.stage, event["line"])
             elif event["kind"] == "metrics":
                 self.tracker.metrics(tracked, event["step"], event["metrics"])
             noted = noted or note_run(assignment.scratch, self.tracker.external_id(tracked))

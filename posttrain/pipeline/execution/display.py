@@ -45,6 +45,9 @@ class Display:
     def progress(self, stage: str, done: int, total: int, unit: str) -> None:
         """`done` of `total` units are finished."""
 
+    def noted(self, stage: str, line: str) -> None:
+        """A stage says something of itself that is to be seen at once, such as where it goes on."""
+
     def finished(self, stage: str, status: str, seconds: float) -> None:
         """A stage is over: succeeded, restored, cached or failed."""
 
@@ -66,6 +69,10 @@ class PlainDisplay(Display):
         if now - self._told.get(stage, 0.0) >= _PLAIN_SECONDS:
             self._told[stage] = now
             _say(f"{stage}: {unit} {done}/{total}")
+
+    def noted(self, stage: str, line: str) -> None:
+        """Say it."""
+        _say(f"{stage}: {line}")
 
     def finished(self, stage: str, status: str, seconds: float) -> None:
         """Say how it ended."""
@@ -125,6 +132,10 @@ class LiveDisplay(Display):
         if stage in self._tasks:
             self._bars.update(self._tasks[stage], completed=done, total=total, unit=unit)
 
+    def noted(self, stage: str, line: str) -> None:
+        """Leave a line above the bars."""
+        self._bars.console.print(f"  {'':<10} {stage:<12} [dim]{escape(line)}[/]")
+
     def finished(self, stage: str, status: str, seconds: float) -> None:
         """Close the bar and leave a line."""
         if stage in self._tasks:
@@ -159,6 +170,10 @@ class NotedProgress(Display):
             self._stages[stage] |= {"done": done, "total": total, "unit": unit}
             if time.monotonic() - self._written >= _NOTED_SECONDS:
                 self._write()
+
+    def noted(self, stage: str, line: str) -> None:
+        """Pass it on."""
+        self._shown.noted(stage, line)
 
     def finished(self, stage: str, status: str, seconds: float) -> None:
         """Forget a stage that is over: the ledger has it."""

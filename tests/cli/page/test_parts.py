@@ -96,6 +96,9 @@ def test_a_run_notes_what_it_is_at_and_forgets_what_is_over(tmp_path):
         def progress(self, stage, done, total, unit):
             told.append((stage, done, total, unit))
 
+        def noted(self, stage, line):
+            told.append((stage, line))
+
     noted = NotedProgress(Told(), tmp_path / "run")
     assert read_progress(tmp_path / "run") == {}
     noted.started("rl", ["it never ran", "it is asked for"])
@@ -107,9 +110,10 @@ def test_a_run_notes_what_it_is_at_and_forgets_what_is_over(tmp_path):
     assert found["rl"] | {"began": 0} == {
         "began": 0, "reason": "it never ran", "done": 3, "total": 10, "unit": "step",
     }  # fmt: skip
+    noted.noted("rl", "resuming after step 3 of 10")
     noted.finished("rl", "succeeded", 1.0)
     assert read_progress(tmp_path / "run").keys() == {"sft"}
-    assert told == [("rl", 3, 10, "step")]
+    assert told == [("rl", 3, 10, "step"), ("rl", "resuming after step 3 of 10")]
 
 
 def test_a_run_goes_on_where_nothing_can_be_noted(tmp_path):

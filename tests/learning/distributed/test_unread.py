@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed as dist
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, MixtralConfig, Qwen2Config, Qwen2ForCausalLM
 
 from posttrain.learning.models.adapters import attach_adapter
@@ -15,7 +15,7 @@ from posttrain.learning.models.hold import hold_as
 from posttrain.learning.models.load import load_weights, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.reward_head import start_reward_model
-from posttrain.learning.models.unread import SHARED_BY, copied, is_unread
+from posttrain.learning.models.unread import SHARED_BY, StoredWeight, copied, is_unread
 from posttrain.learning.training.asking import ask, in_turns
 
 IDS_BT = torch.arange(27).reshape(3, 9) + 3
@@ -223,3 +223,25 @@ def test_processes_take_turns_and_make_as_many_passes(count):
     assert {len(each) for each in passes} == {-(-count // 3)}
     assert {part for each in passes for part in each} == {*range(10, 10 + count)}
     assert computed(2, everything)[1] == [20 + 2 * index for index in range(count)]
+
+
+def test_weights_that_are_not_read_are_read_through_once_for_all_their_digests(path, monkeypatch):
+    rows, read = StoredWeight.rows, []
+
+    def noted(self, begin, end):
+        read.append(self.name)
+        return rows(self, begin, end)
+
+    monkeypatch.setattr(StoredWeight, "rows", noted)
+    whole, unread = both(path, torch.bfloat16)
+    digests = [weights_digest(each) for each in (unread, unread, copied(unread))]
+    once = len(unread.state_dict())
+    assert len(read) == once
+    assert set(digests) == {weights_digest(whole)}
+    # Other numbers in the same place are read anew.
+    name = "model.norm.weight"
+    (file,) = (each for each in path.glob("*.safetensors") if name in load_file(each))
+    save_file(load_file(file) | {name: torch.zeros(16)}, file, metadata={"format": "pt"})
+    torch.nn.init.zeros_(whole.model.norm.weight)
+    assert weights_digest(unread) == weights_digest(whole) != digests[0]
+    assert len(read) == 2 * once

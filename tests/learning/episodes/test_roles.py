@@ -1,6 +1,5 @@
 """Several roles: who plays them, whose draws are learned from, and with whom each is compared."""
 
-from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -266,8 +265,9 @@ def test_who_cannot_play_is_refused(engine, tokenizer):
     table = PlayBench(engine, tokenizer)
     with pytest.raises(UserError, match="always played by the policy of the stage"):
         PlayConfig.parse({"roles": {POLICY: "policy"}}, where="x")
-    with pytest.raises(UserError, match="several processes share out"):
-        booked({"user": "earlier"}).seated(table)
+    earlier = booked({"user": "earlier"}).roles["user"]
+    assert "several processes share out" in str(earlier.beyond_processes(2))
+    assert earlier.beyond_processes(1) is None
     named = booked({"user": {"kind": "checkpoint", "name": "a"}})
     assert named.checkpoints_asked == {"players.a": "user"}
     with pytest.raises(UserError, match=r"asks for the checkpoint players\.a; connect it"):
@@ -318,10 +318,13 @@ def test_the_usual_pay_of_a_role_is_known_before_its_round():
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"environment": "python"}, "what environment python answers may hang on a clock, but"),
-        ({"most_seconds": 9.0}, "most_seconds goes by the clock, but"),
-        ({"roles": {"user": {"kind": "endpoint", "endpoint": FAR}}}, "who plays user answers over"),
-        ({}, ""),
+        ({"environment": "python"}, "what environment python answers may hang on a clock"),
+        ({"most_seconds": 9.0}, "most_seconds goes by the clock"),
+        (
+            {"roles": {"user": {"kind": "endpoint", "endpoint": FAR}}},
+            "who plays user answers over a network",
+        ),
+        ({}, None),
     ],
 )
 def test_several_processes_play_nothing_that_may_differ_in_each(engine, tokenizer, settings, told):
@@ -329,10 +332,11 @@ def test_several_processes_play_nothing_that_may_differ_in_each(engine, tokenize
     producer = Episodes.parse(
         {"environment": {"kind": "booking", "user": "role"}, **settings}, where="x"
     )
-    shared_out = Workbench(engine, None, tokenizer, policy=None)
-    if not told:
-        assert producer.seats_at(shared_out).by_role
-        return
-    with pytest.raises(UserError, match=told):
-        producer.seats_at(shared_out)
-    producer.seats_at(replace(shared_out, policy=Policy(None, tokenizer)))
+    assert producer.beyond_processes(1) is None
+    assert producer.seats_at(Workbench(engine, None, tokenizer, policy=None)).by_role
+    said = producer.beyond_processes(2)
+    assert said == (
+        told
+        and f"{told}, but with resources.processes each process plays all episodes"
+        " itself, and they would be others in each; leave resources.processes out"
+    )

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from posttrain.learning.maths.intervals import (
+    bounded_mean_interval,
     clustered_mean_interval,
     wilson_interval,
 )
@@ -95,3 +96,31 @@ def test_degenerate_clusters():
     assert equal.low == equal.high == 1.0
     with pytest.raises(ValueError, match="at least one value"):
         clustered_mean_interval(values[:0], values[:0])
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_the_mean_of_what_agrees_throughout_has_wilsons_width(few):
+    # 2 of 2 clusters, z^2 = 3.841459: from 2 / (2 + z^2); what goes together counts once.
+    clusters = torch.tensor([4, 4, 9])
+    ones = bounded_mean_interval(torch.ones(3), clusters, few=few)
+    assert tuple(ones) == pytest.approx((1.0, 2 / 5.841459, 1.0), abs=1e-6)
+    zeros = bounded_mean_interval(torch.zeros(3), clusters, few=few)
+    assert tuple(zeros) == pytest.approx((0.0, 0.0, 3.841459 / 5.841459), abs=1e-6)
+    # A range twice as wide, from its lower end.
+    low = bounded_mean_interval(-torch.ones(3), clusters, lowest=-1.0, few=few)
+    assert tuple(low) == pytest.approx((-1.0, -1.0, -1 + 2 * 3.841459 / 5.841459), abs=1e-6)
+    (alone,) = {tuple(map(float, bounded_mean_interval(torch.ones(3), torch.zeros(3).long())))}
+    assert alone == pytest.approx((1.0, 1 / 4.841459, 1.0), abs=1e-6)
+
+
+def test_the_mean_of_what_does_not_agree_is_cut_to_its_range():
+    mixed, clusters = torch.tensor([0.0, 1.0, 1.0, 1.0]), torch.arange(4)
+    mean, low, high = clustered_mean_interval(mixed, clusters)
+    # Deviation sqrt(4/3 x .75 / 16) = .25: .75 +- 1.96 x .25.
+    assert (float(low), float(high)) == pytest.approx((0.26001, 1.23999), abs=1e-5)
+    assert tuple(bounded_mean_interval(mixed, clusters)) == (mean, low, 1.0)
+    # All alike, and at no end: nothing says how it would vary.
+    half = bounded_mean_interval(torch.full((4,), 0.5), clusters)
+    assert tuple(half) == (0.5, 0.5, 0.5)
+    (alone,) = {tuple(map(float, bounded_mean_interval(mixed, torch.zeros(4).long())))}
+    assert alone == (0.75, 0.0, 1.0)

@@ -28,9 +28,11 @@ def test_left_alone_nothing_is_chosen(model):
 def test_flash_attention_that_is_not_there_is_one_sentence(model, monkeypatch):
     monkeypatch.setattr(attention.importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(UserError, match=r"is not installed; run: pip install flash-attn --no-bu"):
-        set_attention(model, "flash_attention_2")
-    monkeypatch.setattr(attention.importlib.util, "find_spec", lambda name: name)
-    with pytest.raises(UserError, match="needs a GPU, and this model is on the cpu; take sdpa"):
+        set_attention(model.to("meta"), "flash_attention_2")
+
+
+def test_flash_attention_on_a_processor_is_one_sentence(model):
+    with pytest.raises(UserError, match="needs a GPU, and the model is on the cpu; take sdpa"):
         set_attention(model, "flash_attention_2")
 
 

@@ -10,7 +10,8 @@ from transformers import (
 )
 
 from posttrain.data.rows import TokenRow, TokenTable, encode_rows
-from posttrain.learning.models.load import save_policy
+from posttrain.learning.models import reward_head
+from posttrain.learning.models.load import load_weights, save_policy
 from posttrain.learning.models.reward_head import (
     load_reward_model,
     save_reward_model,
@@ -49,6 +50,22 @@ def test_the_body_is_the_policys(head, model):
     expected = model.base_model.state_dict()
     for name, value in head.model.base_model.state_dict().items():
         assert torch.equal(value, expected[name]), name
+
+
+@pytest.mark.parametrize("as_stored", [True, False])
+def test_the_weights_of_the_body_are_there_once(policy, monkeypatch, as_stored):
+    read = []
+
+    def load(*given, **options):
+        read.append(load_weights(*given, **options))
+        return read[0]
+
+    monkeypatch.setattr(reward_head, "load_weights", load)
+    made = start_reward_model(policy, parameterization="head", as_stored=as_stored).model
+    before, after = (dict(each.base_model.named_parameters()) for each in (read[0], made))
+    assert before.keys() == after.keys()
+    assert all(after[name].data_ptr() == each.data_ptr() for name, each in before.items())
+    assert not any(each.is_meta for each in made.state_dict().values())
 
 
 def test_plain_transformers_gives_the_heads_rewards_one_by_one(head, rows, tmp_path):

@@ -142,7 +142,7 @@ def test_extras_that_are_not_there_have_their_line(installed, monkeypatch, tmp_p
     assert found["postgres"].says == "postgres: psycopg is 0.5, >=1 is needed"
     assert "posttrain[postgres]'" in found["postgres"].remedy
     assert "posttrain[ray]'" in found["ray"].says
-    assert "uv pip install -e '.[vllm]'" in found["vllm"].says
+    assert "uv pip install --editable '.[vllm]' in a clone" in found["vllm"].says
     assert there.says == "with release"
 
 

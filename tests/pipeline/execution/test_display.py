@@ -3,6 +3,7 @@
 import io
 import sys
 
+import pytest
 from rich.console import Console
 
 from posttrain.pipeline.execution.display import LiveDisplay, PlainDisplay
@@ -26,10 +27,12 @@ def test_the_bars_follow_a_stage_and_claim_no_time_that_they_do_not_know():
         display.progress("rl", 3, 8, "step")
         assert "3/8 step" in shown(display)
         assert shown(display).rstrip().endswith("left")
+        display.noted("rl", "resuming after step 3 of 8")
         display.finished("rl", "failed", 2.5)
         assert not shown(display).strip()
     lines = [line.strip() for line in page.getvalue().splitlines() if line.strip()]
     assert "running    rl           paths: was [/tmp]" in lines
+    assert "rl           resuming after step 3 of 8" in lines
     assert "FAILED     rl           2.5 s" in lines
 
 
@@ -63,3 +66,18 @@ def test_in_a_pipe_each_line_names_its_stage_and_is_written_in_one_piece(monkeyp
         "reward: step 3/8\n",
         "reward: ran in 2.5 s\n",
     ]
+
+
+@pytest.mark.slow
+def test_of_a_stages_notes_the_one_is_shown_that_says_where_it_goes_on(toy, edit):
+    """As it is printed by the loops of training: tests of theirs hold the words."""
+    notes = """
+    context.note("resuming after step 4 of 10")
+    context.note("another one")
+    context.progress(1, 1)
+"""
+    edit(toy.root / toy.package / "stage.py", "    context.progress(1, 1)\n", notes)
+    done = toy.cli("run", "--local")
+    assert done.returncode == 0, done.stderr
+    assert "first: resuming after step 4 of 10\n" in done.stderr
+    assert "another one" not in done.stderr

@@ -39,6 +39,15 @@ class Branching(Part):
     def tokens(self) -> int:
         """Tokens of each turn at which entropies are asked; 0 asks for none."""
 
+    def beyond_processes(self, processes: int) -> str | None:
+        """Say that entropies are the whole policy's; see `StageConfig.beyond_processes`."""
+        if processes == 1 or not self.tokens:
+            return None
+        return (
+            f"branching {self.kind} asks the policy how unsure it is, and several processes have a"
+            " part of it each; leave resources.processes out"
+        )
+
     @abstractmethod
     def begins(self, group_size: int) -> int:
         """Return how many episodes of a problem begin at once, at least one."""

@@ -12,7 +12,6 @@ from posttrain.learning.episodes.asked import Cue, Reply, Speaker
 from posttrain.learning.episodes.environments.base import Environment
 from posttrain.learning.episodes.players.base import PlayBench, Player, Seat
 from posttrain.learning.episodes.players.checkpoint import engine_on
-from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
@@ -35,13 +34,18 @@ class EarlierPlayer(Player):
     most: int = Field(default=4, ge=2)
     """Members; the oldest but the first goes when another joins."""
 
+    def beyond_processes(self, processes: int) -> str | None:
+        """Say that it copies the whole policy; see `StageConfig.beyond_processes`."""
+        if processes == 1:
+            return None
+        return (
+            "player earlier keeps copies of the policy, which several processes share out; set"
+            " resources.processes to 1, or let a checkpoint play"
+        )
+
     def sit(self, table: PlayBench) -> Seat:
         """Make room for a copy of the policy; see `Player.sit`."""
-        if table.policy is None:
-            raise UserError(
-                "player earlier keeps copies of the policy, which several processes share out; set"
-                " resources.processes to 1, or let a checkpoint play"
-            )
+        assert table.policy is not None
         return _Population(self, table, table.policy)
 
 

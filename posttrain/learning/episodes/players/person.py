@@ -41,13 +41,17 @@ class PersonPlayer(Player):
             "player person: a person at the terminal is asked; a run without a terminal is refused",
         )
 
-    def sit(self, table: PlayBench) -> Seat:
+    def beyond_processes(self, processes: int) -> str | None:
+        """Say that each would ask; see `StageConfig.beyond_processes`."""
+        if processes == 1:
+            return None
+        return (
+            "player person: several processes share the policy out, and each would ask; set"
+            " resources.processes to 1"
+        )
+
+    def sit(self, table: PlayBench) -> Seat:  # noqa: ARG002 - who is asked reads no token
         """Open the terminal; see `Player.sit`."""
-        if table.policy is None:
-            raise UserError(
-                "player person: several processes share the policy out, and each would ask; set"
-                " resources.processes to 1"
-            )
         from posttrain.backends.endpoint.cache import RequestCache, default_path
         from posttrain.backends.terminal import open_terminal
 

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from posttrain.stage.slots import Part
+from posttrain.stage.slots import Part, name_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,6 +67,15 @@ class ActionMask(Part):
             "draw.mask: each token is drawn by reading the whole text before it"
             " anew, so that time grows with the square of an answer's length; it is for answers of"
             " a few dozen tokens",
+        )
+
+    def beyond_processes(self, processes: int) -> str | None:
+        """Say that it is asked with the whole policy; see `StageConfig.beyond_processes`."""
+        if processes == 1:
+            return None
+        return (
+            f"{name_of(self)} is asked with the whole policy, but resources.processes has a part"
+            " of it in each; leave one of the two out"
         )
 
     def start(self, policy: "Policy") -> TokenMask:

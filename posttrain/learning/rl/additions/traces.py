@@ -43,6 +43,15 @@ class ChosenTraces(Addition):
         """Only for what it understands; see `Addition.asks_policy`."""
         return self.choose == "understood"
 
+    def beyond_processes(self, processes: int) -> str | None:
+        """Say that it asks the whole policy; see `StageConfig.beyond_processes`."""
+        if processes == 1 or not self.asks_policy:
+            return None
+        return (
+            "draw.additions chooses by what the policy understands, and several processes have a"
+            " part of it each; set choose to random, or leave resources.processes out"
+        )
+
 
 class Traces(ChosenTraces):
     """Let traces of teachers, from a connected table, join the group of their problem.

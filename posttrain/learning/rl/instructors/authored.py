@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from posttrain.learning.episodes.players.base import Player, Seat
+from posttrain.learning.episodes.players.base import Seat
 from posttrain.learning.rl.instructors.base import InstructedAttempts, InstructorBench
 from posttrain.learning.rl.instructors.members import InstructionMember
 from posttrain.learning.rl.instructors.reflection import (
@@ -21,28 +21,11 @@ from posttrain.stage.seeds import purpose_seed
 if TYPE_CHECKING:
     from posttrain.learning.rollouts.engines.base import SamplingParams
 
-
-def seat_of_author(author: Player, bench: InstructorBench) -> Seat:
-    """Let somebody sit down who writes instructions.
-
-    Args:
-        author: Who writes.
-        bench: With what.
-
-    Returns:
-        The seat.
-
-    Raises:
-        UserError: The policy is shared out over several processes.
-
-    """
-    if bench.table.policy is None:
-        raise UserError(
-            "rl.draw.instructions: a population has its new members written and tried by the whole"
-            " policy, and several processes share it out; set resources.processes to 1, or leave"
-            " instructions out"
-        )
-    return author.sit(bench.table)
+WANTS_WHOLE_POLICY = (
+    "draw.instructions: a population has its new members written and tried by the whole policy, and"
+    " several processes share it out; set resources.processes to 1, or leave instructions out"
+)
+"""Why none is written where several processes learn."""
 
 
 @dataclass

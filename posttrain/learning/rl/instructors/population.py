@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from posttrain.learning.episodes.players.base import PORT, Player
 from posttrain.learning.episodes.players.policy import PolicyPlayer
 from posttrain.learning.episodes.players.registry import PLAYERS
-from posttrain.learning.rl.instructors.authored import InstructionWriter, seat_of_author
+from posttrain.learning.rl.instructors.authored import WANTS_WHOLE_POLICY, InstructionWriter
 from posttrain.learning.rl.instructors.base import (
     InstructedAttempts,
     InstructionStream,
@@ -95,6 +95,10 @@ class PopulationInstructor(Instructor):
         """Its texts; see `Instructor.begins_with`."""
         return self.texts
 
+    def beyond_processes(self, processes: int) -> str | None:
+        """Say that it asks the whole policy; see `StageConfig.beyond_processes`."""
+        return WANTS_WHOLE_POLICY if processes > 1 else None
+
     def start(self, bench: InstructorBench) -> "InstructionPopulation":
         """Begin with its texts, of which nothing is known; see `Instructor.start`.
 
@@ -104,15 +108,12 @@ class PopulationInstructor(Instructor):
         Returns:
             What chooses, with its state.
 
-        Raises:
-            UserError: The policy is shared out over several processes.
-
         """
         from posttrain.learning.rollouts.engines.base import SamplingParams
 
         writer = InstructionWriter(
             bench,
-            seat_of_author(self.author, bench),
+            self.author.sit(bench.table),
             SamplingParams(self.max_tokens, temperature=self.author_temperature),
             candidates=self.candidates,
             tries_of_each=self.tries,
@@ -137,16 +138,14 @@ class InstructionPopulation(InstructionStream):
     def choose(self, problems: Sequence[str], *, step: int) -> Sequence[str]:
         """Draw by `shares`; see `InstructionStream.choose`."""
         texts, shares = [each.text for each in self.members], self.shares()
-        run = self.writer.bench.seed
-        seeds = [purpose_seed(run, "instruction", step, each) for each in problems]
+        seeds = [purpose_seed(self.writer.bench.seed, "instruction", step, p) for p in problems]
         return [Random(each).choices(texts, shares)[0] for each in seeds]
 
     def observe(self, attempts: Sequence[InstructedAttempts]) -> None:
         """Credit each instruction with what was earned behind it; see the base."""
         earned: dict[str, list[float]] = {}
         for each in attempts:
-            judged = [reward for reward in each.rewards if reward is not None]
-            earned.setdefault(each.instruction, []).extend(judged)
+            earned.setdefault(each.instruction, []).extend(r for r in each.rewards if r is not None)
         self.writer.remember(attempts)
         rate = self.config.rate
         self.members = [each.credited(earned.get(each.text, []), rate) for each in self.members]

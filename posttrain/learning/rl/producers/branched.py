@@ -9,7 +9,6 @@ from pydantic import Field
 
 from posttrain.learning.episodes.environments.single import Single
 from posttrain.learning.rl.producers.base import Producer, Production, SamplingRound, Workbench
-from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
@@ -48,6 +47,15 @@ class Branched(Producer):
         """Nothing answers; see `Producer.played_in`."""
         return Single()
 
+    def beyond_processes(self, processes: int) -> str | None:
+        """Say that it asks the whole policy; see `StageConfig.beyond_processes`."""
+        if processes == 1:
+            return None
+        return (
+            "producer branched asks the policy how unsure it is, and several processes have a part"
+            " of it each; leave resources.processes out"
+        )
+
     def start(self, bench: Workbench) -> Production:
         """Begin a run.
 
@@ -57,15 +65,7 @@ class Branched(Producer):
         Returns:
             What draws answers and their branches.
 
-        Raises:
-            UserError: The policy's weights are in several processes.
-
         """
-        if bench.policy is None:
-            raise UserError(
-                "rl: producer branched asks the policy how unsure it is, and several processes"
-                " have a part of it each; leave resources.processes out"
-            )
         return BranchedProduction(self, bench)
 
     def place(self, entropies: Sequence[float], words: Sequence[str], chance: Random) -> int:

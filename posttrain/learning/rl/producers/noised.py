@@ -46,15 +46,20 @@ class Noised(Plain):
         """Count what all rows of an answer hide at the most; see `Producer.longest`."""
         return self.draws * max_tokens
 
+    def beyond_processes(self, processes: int) -> str | None:
+        """Say that it asks the whole policy; see `StageConfig.beyond_processes`."""
+        if processes == 1:
+            return None
+        return (
+            "producer noised needs the policy's weights, of which several processes have a part"
+            " each; leave resources.processes out"
+        )
+
     def start(self, bench: Workbench) -> "NoisedProduction":
         """Begin a run."""
         from posttrain.learning.models.mask_predictor import MaskPredictor
 
-        if bench.policy is None:
-            raise UserError(
-                "rl.producer: noised needs the policy's weights, which are in several processes"
-                " here; leave resources.processes out"
-            )
+        assert bench.policy is not None
         if not isinstance(bench.policy.model.base_model, MaskPredictor):
             raise UserError(
                 "rl.producer: noised scores what masks hide, and the policy reads token by token;"

@@ -50,18 +50,22 @@ class EpisodesProducer(Producer, PlayConfig):
             Who plays each role.
 
         Raises:
-            UserError: It does not, or each of several processes would play other episodes.
+            UserError: It does not.
 
         """
         from posttrain.learning.episodes.append import refuse_rewriting
 
         refuse_rewriting(bench.tokenizer, self.environment.authors())
-        if bench.policy is None and (why := self._apart()):
-            raise UserError(
-                f"rl: {why}, but with resources.processes each process plays all episodes itself,"
-                " and they would be others in each; leave resources.processes out"
-            )
         return self.seated(bench.table())
+
+    def beyond_processes(self, processes: int) -> str | None:
+        """Say what each process would play otherwise; see `StageConfig.beyond_processes`."""
+        if processes == 1 or not (why := self._apart()):
+            return None
+        return (
+            f"{why}, but with resources.processes each process plays all episodes itself, and they"
+            " would be others in each; leave resources.processes out"
+        )
 
     def _apart(self) -> str:
         """Say what may go otherwise in each of several processes; empty where nothing does."""

@@ -50,3 +50,24 @@ class Engine(Part):
             f"rl: draw.mask is asked at every token, which {name_of(self)} cannot; set engine to"
             " torch"
         )
+
+
+def refuse_crowded(engine: Engine, processes: int, *, on_ray: bool, where: str) -> None:
+    """Refuse an engine that would need a process of its own beside each of several.
+
+    Args:
+        engine: Of a stage.
+        processes: That share the stage.
+        on_ray: Whether actors of a cluster draw, which have an engine each.
+        where: Name of the stage.
+
+    Raises:
+        UserError: It would.
+
+    """
+    if processes > 1 and not on_ray and not engine.SHARES_PROCESS:
+        raise UserError(
+            f"{where}.engine {engine.kind} needs a process of its own beside each of"
+            " resources.processes; set resources.ray, whose actors have an engine each, or set"
+            " engine to torch"
+        )

@@ -27,6 +27,7 @@ from posttrain.learning.rollouts.engines.rng import row_keys
 from posttrain.learning.rollouts.engines.stop import end_tokens, text_before, without_end
 from posttrain.learning.rollouts.engines.vllm_choice import ROW, Draws, choice_class
 from posttrain.stage.errors import UserError
+from posttrain.stage.extras import package_line
 from posttrain.stage.formatting import bytesize
 
 if TYPE_CHECKING:
@@ -52,8 +53,6 @@ _ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
 }
-_ON_CPU = "pip install --no-deps --requirement requirements-engines.txt"
-_ON_GPU = "uv pip install --editable '.[vllm]'"
 
 
 class VllmRolloutEngine:
@@ -251,11 +250,10 @@ def import_vllm(device: torch.device) -> Any:
     try:
         import vllm
     except ModuleNotFoundError as error:
-        install = _ON_CPU if device.type == "cpu" else _ON_GPU
+        install = package_line("vllm", device=device.type)
         missing = "" if error.name == "vllm" else f" ({error.name} is missing)"
         raise UserError(
-            f"engine vllm is not installed{missing}; run: {install} (see the README), or take"
-            " engine torch"
+            f"engine vllm is not installed{missing}; run: {install}; or take engine torch"
         ) from None
     return vllm
 

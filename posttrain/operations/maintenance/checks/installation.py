@@ -13,6 +13,7 @@ from packaging.version import Version
 
 from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.project.versions import installed_version
+from posttrain.stage.extras import package_line
 
 _OLDEST = (3, 11)
 _SHOWN = 3
@@ -88,8 +89,9 @@ def extras(_: CheckScope) -> Iterator[Finding]:
         parts = required(name)
         wrong = [said for each in parts if (said := unmet(each))]
         # Its own requirements clash with Prefect's: pip refuses what uv is told to override.
-        how = "in a clone: uv pip install -e '.[vllm]', or make test-engines without a GPU"
-        how = how if name == "vllm" else install_line(f"posttrain[{name}]")
+        how = install_line(f"posttrain[{name}]")
+        if name == "vllm":
+            how = f"{package_line(name)}; without a GPU, {package_line(name, device='cpu')}"
         if not wrong:
             there.append(name)
         elif any(installed_version(each.name) for each in parts):

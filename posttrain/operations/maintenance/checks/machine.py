@@ -121,11 +121,12 @@ def programs(place: CheckScope) -> Iterator[Finding]:
     if not (place.project / RECIPE_FILE).is_file():
         return
     try:
-        dag = load_recipe(place.project).resolve(place.project)
+        recipe = load_recipe(place.project)
+        dag = recipe.resolve(place.project)
     except UserError:  # what is wrong with a recipe, plan and run say
         return
     needed = programs_of(dag)
-    absent = [*absent_packages(dag), *absent_programs(needed)]
+    absent = [*absent_packages(dag, recipe.run.device), *absent_programs(needed)]
     for what, line in absent:
         yield Finding("programs", "warning", what, line)
     if not needed or absent:

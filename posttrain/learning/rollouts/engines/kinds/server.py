@@ -32,6 +32,14 @@ class ServerEngine(Engine):
     processed_logprobs: bool = False
     """The server was started with `--logprobs-mode processed_logprobs`."""
 
+    def remarks(self) -> tuple[str, ...]:
+        """Say that what is served is taken on trust; see `StageConfig.remarks`."""
+        return (
+            f"engine server: nothing checks that model {self.endpoint.model} at"
+            f" {self.endpoint.base_url} has the weights of the stage's policy, and what it draws"
+            " counts as this policy's; serve the very folder that the stage is given",
+        )
+
     @contextmanager
     def open(self, policy: "Policy", *, batch_size: int) -> "Iterator[RolloutEngine]":
         """Connect; of the policy only the tokenizer is used; see `Engine.open`."""

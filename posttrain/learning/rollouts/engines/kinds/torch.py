@@ -5,8 +5,9 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from posttrain.learning.models.attention import Attention, set_attention
+from posttrain.learning.models.attention import Attention, beyond_cpu, set_attention
 from posttrain.learning.rollouts.engines.engine import Engine
+from posttrain.stage.config import Capability
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ class TorchEngine(Engine):
     """Kernel of the attention; where the policy is being trained, this is the learner's too."""
     compile: bool = False
     """Compile the model's forward pass: minutes at first; small Llamas have no use for it."""
+
+    def beyond_device(self, capability: Capability) -> str | None:
+        """Say that an attention wants a GPU; see `StageConfig.beyond_device`."""
+        return beyond_cpu(self.attention, capability)
 
     @contextmanager
     def open(self, policy: "Policy", *, batch_size: int) -> "Iterator[RolloutEngine]":
