@@ -1,9 +1,9 @@
 """Formats of tables: how one that an older posttrain wrote is read as one of today.
 
-A table says its format in the parquet file's metadata; one that says none is of format 1. To change
-a schema, raise its number in `FORMATS`, keep the old schema here, and add the function that turns a
-frame of the old format into one of the next. Tables are never rewritten: they are migrated as they
-are read, and their rows keep their ids.
+A table says its schema and its format in the parquet file's metadata; one that says no format is of
+format 1, as those of 0.1 are. To change a schema, raise its number in `FORMATS`, keep the old
+schema here, and add the function that turns a frame of the old format into one of the next. Tables
+are never rewritten: they are migrated as they are read, and their rows keep their ids.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,8 +17,9 @@ from posttrain.data.schemas import COMPLETIONS, PAIRS, PROBLEMS, ROLLOUTS
 FORMATS: Mapping[str, int] = {"problems": 3, "completions": 2, "pairs": 3, "rollouts": 5}
 """Present format of each type of table; 1 for those that are not here."""
 
+SCHEMA_KEY = "posttrain.schema"
 FORMAT_KEY = "posttrain.format"
-"""Key of the parquet file's metadata."""
+"""Keys of the parquet file's metadata."""
 
 
 @dataclass(frozen=True)

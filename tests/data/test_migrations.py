@@ -86,9 +86,12 @@ def test_a_migrated_table_is_one_of_today(tmp_path):
     assert made.drop("id").equals(table.drop("id"))
 
 
-def test_a_table_without_a_newer_format_says_none(tmp_path):
-    write_table(pl.DataFrame(schema=SOLVE_RATES), tmp_path / "c.parquet", SOLVE_RATES)
-    assert FORMAT_KEY not in pl.read_parquet_metadata(tmp_path / "c.parquet")
+def test_a_table_that_says_no_format_is_of_the_first(tmp_path):
+    table = pl.DataFrame(schema=SOLVE_RATES)
+    table.write_parquet(tmp_path / "old.parquet")
+    assert read_table(tmp_path / "old.parquet", SOLVE_RATES).equals(table)
+    write_table(table, tmp_path / "new.parquet", SOLVE_RATES)
+    assert pl.read_parquet_metadata(tmp_path / "new.parquet")[FORMAT_KEY] == "1"
 
 
 def test_a_newer_format_is_refused(tmp_path):
