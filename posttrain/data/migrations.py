@@ -14,7 +14,7 @@ import polars as pl
 
 from posttrain.data.schemas import COMPLETIONS, PAIRS, PROBLEMS, ROLLOUTS
 
-FORMATS: Mapping[str, int] = {"problems": 3, "completions": 2, "pairs": 3, "rollouts": 5}
+FORMATS: Mapping[str, int] = {"problems": 3, "completions": 2, "pairs": 3, "rollouts": 6}
 """Present format of each type of table; 1 for those that are not here."""
 
 SCHEMA_KEY = "posttrain.schema"
@@ -35,7 +35,8 @@ def _without(schema: pl.Schema, *names: str) -> pl.Schema:
     return pl.Schema({name: kind for name, kind in schema.items() if name not in names})
 
 
-_ROLLOUTS_4 = _without(ROLLOUTS, "facts", "shared")
+_ROLLOUTS_5 = _without(ROLLOUTS, "entropies")
+_ROLLOUTS_4 = _without(_ROLLOUTS_5, "facts", "shared")
 _ROLLOUTS_3 = _without(_ROLLOUTS_4, "turns", "peers")
 _ROLLOUTS_2 = _without(_ROLLOUTS_3, "token_rewards")
 
@@ -120,7 +121,8 @@ MIGRATIONS: Mapping[tuple[str, int], Migration] = {
     ("rollouts", 1): Migration(pl.Schema(_ROLLOUTS_1), migrate_rollouts_1),
     ("rollouts", 2): _adding(_ROLLOUTS_3, token_rewards=[]),
     ("rollouts", 3): _adding(_ROLLOUTS_4, turns=[], peers=""),
-    ("rollouts", 4): _adding(ROLLOUTS, facts=[], shared=0),
+    ("rollouts", 4): _adding(_ROLLOUTS_5, facts=[], shared=0),
+    ("rollouts", 5): _adding(ROLLOUTS, entropies=[]),
 }
 """From (type, format) to the next format."""
 
