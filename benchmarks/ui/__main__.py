@@ -121,6 +121,7 @@ def make(root: Path, rows: int) -> str:
                 np.full(length, reward - 0.5)
                 for length, reward in zip(lengths, rewards, strict=True)
             ],
+            "entropies": [[]] * rows,
             "trained": [True] * rows,
         },
         schema=ROLLOUTS,

@@ -1,9 +1,9 @@
 """Formats of tables: how one that an older posttrain wrote is read as one of today.
 
-A table says its format in the parquet file's metadata; one that says none is of format 1. To change
-a schema, raise its number in `FORMATS`, keep the old schema here, and add the function that turns a
-frame of the old format into one of the next. Tables are never rewritten: they are migrated as they
-are read, and their rows keep their ids.
+A table says its schema and its format in the parquet file's metadata; one that says no format is of
+format 1, as those of 0.1 are. To change a schema, raise its number in `FORMATS`, keep the old
+schema here, and add the function that turns a frame of the old format into one of the next. Tables
+are never rewritten: they are migrated as they are read, and their rows keep their ids.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,11 +14,12 @@ import polars as pl
 
 from posttrain.data.schemas import COMPLETIONS, PAIRS, PROBLEMS, ROLLOUTS
 
-FORMATS: Mapping[str, int] = {"problems": 3, "completions": 2, "pairs": 3, "rollouts": 5}
+FORMATS: Mapping[str, int] = {"problems": 3, "completions": 2, "pairs": 3, "rollouts": 6}
 """Present format of each type of table; 1 for those that are not here."""
 
+SCHEMA_KEY = "posttrain.schema"
 FORMAT_KEY = "posttrain.format"
-"""Key of the parquet file's metadata."""
+"""Keys of the parquet file's metadata."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ def _without(schema: pl.Schema, *names: str) -> pl.Schema:
     return pl.Schema({name: kind for name, kind in schema.items() if name not in names})
 
 
-_ROLLOUTS_4 = _without(ROLLOUTS, "facts", "shared")
+_ROLLOUTS_5 = _without(ROLLOUTS, "entropies")
+_ROLLOUTS_4 = _without(_ROLLOUTS_5, "facts", "shared")
 _ROLLOUTS_3 = _without(_ROLLOUTS_4, "turns", "peers")
 _ROLLOUTS_2 = _without(_ROLLOUTS_3, "token_rewards")
 
@@ -119,7 +121,8 @@ MIGRATIONS: Mapping[tuple[str, int], Migration] = {
     ("rollouts", 1): Migration(pl.Schema(_ROLLOUTS_1), migrate_rollouts_1),
     ("rollouts", 2): _adding(_ROLLOUTS_3, token_rewards=[]),
     ("rollouts", 3): _adding(_ROLLOUTS_4, turns=[], peers=""),
-    ("rollouts", 4): _adding(ROLLOUTS, facts=[], shared=0),
+    ("rollouts", 4): _adding(_ROLLOUTS_5, facts=[], shared=0),
+    ("rollouts", 5): _adding(ROLLOUTS, entropies=[]),
 }
 """From (type, format) to the next format."""
 

@@ -128,6 +128,8 @@ ROLLOUTS = pl.Schema(
         "token_rewards": pl.List(pl.Float64),
         # As learned from, before an algorithm's bonuses: one per drawn token; none if not.
         "advantages": pl.List(pl.Float32),
+        # Of the policy at each drawn token, before the step learned, in nats; none if not asked.
+        "entropies": pl.List(pl.Float32),
         "trained": pl.Boolean,
     }
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from posttrain.data.migrations import FORMAT_KEY, FORMATS, MIGRATIONS
+from posttrain.data.migrations import FORMAT_KEY, FORMATS, MIGRATIONS, SCHEMA_KEY
 from posttrain.data.schemas import COMPLETIONS, CURVE, DROPPED, NULLABLE, SCHEMAS
 from posttrain.stage.artifact_kinds import ArtifactKind
 from posttrain.stage.errors import UserError, nearest
@@ -24,6 +24,7 @@ _DISK_FULL = "No space left on device"
 def write_table(frame: pl.DataFrame, path: Path, schema: pl.Schema) -> None:
     """Write `frame` as one parquet file with the columns of `schema`, in its order, atomically.
 
+    A table of `schemas.SCHEMAS` says its name and format in the footer.
     DROPPED is a minimum: other columns stay, after the required ones. Raises ValueError on a
     missing column, a wrong type, a column too many or a null, and UserError on a full disk.
     """
@@ -32,7 +33,7 @@ def write_table(frame: pl.DataFrame, path: Path, schema: pl.Schema) -> None:
         raise ValueError(f"{path.name}: {complaint}")
     kept = list(schema) + [name for name in frame.columns if name not in schema]
     with replacing(path) as partial:
-        _write_parquet(frame.select(kept), partial, version=FORMATS.get(_kind(schema), 1))
+        _write_parquet(frame.select(kept), partial, kind=_kind(schema))
 
 
 def read_table(
@@ -113,8 +114,12 @@ def _kind(schema: pl.Schema) -> str:
     return next((name for name, known in SCHEMAS.items() if known == schema), "")
 
 
-def _write_parquet(frame: pl.DataFrame, path: Path, *, version: int = 1) -> None:
-    """Write with every knob pinned, and force the bytes to the disk."""
+def _write_parquet(frame: pl.DataFrame, path: Path, *, kind: str = "") -> None:
+    """Write with every knob pinned, and force the bytes to the disk.
+
+    The footer says which schema the table has, and nothing of who wrote it when: equal rows are
+    equal bytes, so that what follows is not run again.
+    """
     try:
         frame.write_parquet(
             path,
@@ -123,8 +128,7 @@ def _write_parquet(frame: pl.DataFrame, path: Path, *, version: int = 1) -> None
             statistics=True,
             row_group_size=_ROW_GROUP_ROWS,
             data_page_size=_PAGE_BYTES,
-            # Tables of format 1 say nothing, as those of 0.1 did.
-            metadata={FORMAT_KEY: str(version)} if version > 1 else None,
+            metadata={SCHEMA_KEY: kind, FORMAT_KEY: str(FORMATS.get(kind, 1))} if kind else None,
         )
         flush(path)
     except (OSError, pl.exceptions.ComputeError) as error:

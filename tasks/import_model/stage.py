@@ -43,7 +43,7 @@ def run(
     settle_generation_config(policy.model, source)
     save_policy(policy.model, policy.tokenizer, outputs["policy"])
     carry_subnetwork(source, policy.model, outputs["policy"])
-    write_facts(config, policy.model, outputs["report"])
+    write_facts(config, policy.model, source, outputs["report"])
     if told := told_of_router(policy.model):
         context.note(told)
     return {

@@ -23,7 +23,7 @@ def run(
     reward_model = replace(loaded, own_tokenizer=True)
     reward_model.score(["1 + 1 ="], ["2"])
     save_reward_model(reward_model, outputs["reward_model"])
-    write_facts(config, reward_model.model, outputs["report"])
+    write_facts(config, reward_model.model, source, outputs["report"])
     return {
         "import_reward_model/num_parameters": float(reward_model.model.num_parameters()),
     }

@@ -79,22 +79,25 @@ def test_rows_keep_the_ids_that_they_had():
 def test_a_migrated_table_is_one_of_today(tmp_path):
     table = read_table(OLD / "rollouts.parquet", ROLLOUTS)
     write_table(table, tmp_path / "new.parquet", ROLLOUTS)
-    assert pl.read_parquet_metadata(tmp_path / "new.parquet")[FORMAT_KEY] == "5"
+    assert pl.read_parquet_metadata(tmp_path / "new.parquet")[FORMAT_KEY] == "6"
     assert read_table(tmp_path / "new.parquet", ROLLOUTS).equals(table)
     rows = [(step, each) for step, groups in stored_groups(table) for g in groups for each in g]
     made = rollouts_table(rows)
     assert made.drop("id").equals(table.drop("id"))
 
 
-def test_a_table_without_a_newer_format_says_none(tmp_path):
-    write_table(pl.DataFrame(schema=SOLVE_RATES), tmp_path / "c.parquet", SOLVE_RATES)
-    assert FORMAT_KEY not in pl.read_parquet_metadata(tmp_path / "c.parquet")
+def test_a_table_that_says_no_format_is_of_the_first(tmp_path):
+    table = pl.DataFrame(schema=SOLVE_RATES)
+    table.write_parquet(tmp_path / "old.parquet")
+    assert read_table(tmp_path / "old.parquet", SOLVE_RATES).equals(table)
+    write_table(table, tmp_path / "new.parquet", SOLVE_RATES)
+    assert pl.read_parquet_metadata(tmp_path / "new.parquet")[FORMAT_KEY] == "1"
 
 
 def test_a_newer_format_is_refused(tmp_path):
     frame = pl.DataFrame(schema=ROLLOUTS)
-    frame.write_parquet(tmp_path / "r.parquet", metadata={FORMAT_KEY: "6"})
-    with pytest.raises(UserError, match="is of format 6, .* rollouts up to 5; install a newer"):
+    frame.write_parquet(tmp_path / "r.parquet", metadata={FORMAT_KEY: "7"})
+    with pytest.raises(UserError, match="is of format 7, .* rollouts up to 6; install a newer"):
         read_table(tmp_path / "r.parquet", ROLLOUTS)
 
 

@@ -8,9 +8,12 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from posttrain.data.schemas import CURVE, DROPPED, PROBLEMS, Problem, problems_table
+from posttrain.data.reviews import REVIEWS
+from posttrain.data.schemas import CURVE, DROPPED, PROBLEMS, SCHEMAS, Problem, problems_table
+from posttrain.data.soft_targets import soft_targets_schema
 from posttrain.data.tables import _write_parquet, check_table, read_table, write_table
 from posttrain.stage.errors import UserError
+from tasks.import_curves import tracked_runs
 
 _PROBLEM = Problem("sums", "2 + 3 =", "5", difficulty=2, verifier="exact")
 
@@ -82,6 +85,51 @@ def test_the_layout_of_the_file_is_pinned(tmp_path):
     assert [group.num_rows for group in groups] == [65_536, rows - 65_536]
     assert {group.column(i).compression for group in groups for i in range(3)} == {"ZSTD"}
     assert groups[1].column(0).statistics.min == 65_536
+
+
+def _made_up(dtype):
+    """A value of a type, such that nothing is empty."""
+    if isinstance(dtype, pl.List):
+        return [_made_up(dtype.inner)]
+    if isinstance(dtype, pl.Struct):
+        return {field.name: _made_up(field.dtype) for field in dtype.fields}
+    if dtype == pl.String:
+        return "x"
+    if dtype == pl.Boolean:
+        return True
+    return 2 if dtype.is_integer() else 0.5
+
+
+OTHERS = {"reviews": REVIEWS, "soft_targets": soft_targets_schema(), "tracked_runs": tracked_runs()}
+
+
+@pytest.mark.parametrize("kind", [*SCHEMAS, *OTHERS])
+def test_a_table_is_read_by_datasets_as_it_lies_there(tmp_path, kind):
+    import datasets
+
+    schema = (SCHEMAS | OTHERS)[kind]
+    row = {name: _made_up(dtype) for name, dtype in schema.items()}
+    path = tmp_path / "t.parquet"
+    write_table(pl.DataFrame([row], schema=schema), path, schema)
+    read = datasets.load_dataset(
+        "parquet", data_files=str(path), split="train", cache_dir=str(tmp_path / "cache")
+    )
+    assert read.to_list() == [row]
+    footer = pq.ParquetFile(path).metadata
+    columns = [footer.row_group(0).column(number) for number in range(footer.num_columns)]
+    assert all(each.has_column_index and each.has_offset_index for each in columns)
+
+
+@pytest.mark.parametrize(
+    ("kind", "stated"),
+    [("problems", ("problems", "3")), ("verdicts", ("verdicts", "1")), ("reviews", (None, None))],
+)
+def test_a_footer_names_the_schema_and_nothing_of_when_and_where(tmp_path, kind, stated):
+    schema = (SCHEMAS | OTHERS)[kind]
+    write_table(pl.DataFrame(schema=schema), tmp_path / "t.parquet", schema)
+    footer = pl.read_parquet_metadata(tmp_path / "t.parquet")
+    assert (footer.get("posttrain.schema"), footer.get("posttrain.format")) == stated
+    assert set(footer) <= {"ARROW:schema", "posttrain.schema", "posttrain.format"}
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,15 @@ def test_the_report_says_where_it_is_from_and_the_generation_config_goes_along(h
     assert (said["eos_token_id"], said["temperature"], said["do_sample"]) == ([2, 5], 0.7, True)
 
 
+def test_the_report_has_the_license_that_the_card_states(halved, tmp_path):
+    imported(halved, tmp_path)
+    assert "license" not in json.loads((tmp_path / "report.json").read_text())
+    (halved / "README.md").write_text("---\nlicense: other\nlicense_name: house\n---\n")
+    imported(halved, tmp_path)
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (report["license"], report["license_name"]) == ("other", "house")
+
+
 def test_a_generation_config_that_contradicts_itself_is_refused(halved, tmp_path):
     file = halved / "generation_config.json"
     file.write_text(json.dumps({"eos_token_id": 2, "num_beams": 1, "early_stopping": True}))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from posttrain.data.cards import stated_license
 from posttrain.data.hub import check_network
 from posttrain.learning.models.source import ModelSource
 from posttrain.learning.models.subnetwork_file import FILE as SUBNETWORK
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _OBJECTS = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")
 _WANTED = [
     *("*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "tokenizer.model"),
+    "README.md",
     SUBNETWORK,
 ]
 
@@ -156,14 +158,16 @@ def _check_tokenizer(file: Path) -> None:
         ) from None
 
 
-def write_facts(source: ModelSource, model: "PreTrainedModel", path: Path) -> None:
-    """Write where the model is from, in which format it is kept, and what it says about generation.
+def write_facts(source: ModelSource, model: "PreTrainedModel", folder: Path, path: Path) -> None:
+    """Write where the model is from, its license, its format, and what it says about generation.
 
-    Of the last, the stages follow the end tokens alone: temperatures and cuts are the recipe's.
+    Of the last, the stages follow the end tokens alone: temperatures and cuts are the recipe's. The
+    license is the one that the model's card states; without one, nothing is said of it.
 
     Args:
         source: Where it was asked for.
         model: The model that was found there.
+        folder: With the model's files.
         path: The JSON file to write.
 
     """
@@ -172,6 +176,7 @@ def write_facts(source: ModelSource, model: "PreTrainedModel", path: Path) -> No
         "dtype": str(model.dtype).removeprefix("torch."),
         "num_parameters": model.num_parameters(),
         "source": source.model_dump(include={"path", "name", "revision"}, exclude_none=True),
+        **stated_license(folder),
     }
     if model.can_generate():
         facts["generation_config"] = model.generation_config.to_diff_dict()

@@ -61,6 +61,8 @@ class TrainSample:
     """Which drawn tokens bear the policy's loss; none where all do."""
     valued: tuple[bool, ...] = ()
     """Which drawn tokens bear the critic's loss; none where all do."""
+    entropies: TokenValues = ()
+    """Of the policy before the first update, where they are kept; nothing is learned from them."""
 
     @property
     def num_tokens(self) -> int:
@@ -250,6 +252,8 @@ def with_advantages(
 ) -> list[Group]:
     """The groups of a generation, each trained rollout with the advantage that was learned from.
 
+    Its entropies stand in it too, where they are kept.
+
     Args:
         groups: All groups, in the order in which they were drawn.
         samples: Those of `training_samples` of the trained ones among them.
@@ -264,6 +268,8 @@ def with_advantages(
         if not rollout.trained:
             return rollout
         sample = next(given)
-        return rollout._replace(advantages=() if sample is None else sample.advantages)
+        if sample is None:
+            return rollout._replace(advantages=(), entropies=())
+        return rollout._replace(advantages=sample.advantages, entropies=sample.entropies)
 
     return [[credited(rollout) for rollout in group] for group in groups]

@@ -55,7 +55,9 @@ class RlConfig(Schedulable):
 
     IDENTITY_OF: ClassVar[str] = "rl"
     # A method is the same whatever it runs on, and at any budget of steps.
-    MECHANICS = frozenset({"steps", "max_logprob_gap", "alarms", "checkpoint_every", "ahead"})
+    MECHANICS = frozenset(
+        {"steps", "max_logprob_gap", "alarms", "checkpoint_every", "ahead", "entropies"}
+    )
     FIXED: ClassVar[frozenset[str]] = frozenset({"steps", "staleness", "checkpoint_every", "ahead"})
     algorithm: AlgorithmConfig = Algorithm()
     """A preset's name, or a preset with some switches set otherwise."""
@@ -99,6 +101,10 @@ class RlConfig(Schedulable):
     """What is watched from step to step, and warns or stops; names all alarms that there are."""
     checkpoint_every: Annotated[int, UNKEYED] = Field(10, ge=0)
     """Optimizer updates between resumable checkpoints; 0 writes none."""
+    # Left out of what is keyed while it is off, so that runs that do not ask stay what they are.
+    entropies: bool = Field(default=False, exclude_if=lambda kept: not kept)
+    """Keep the policy's entropy at each token that is learned from in the table of rollouts, to be
+    looked at: one more pass of each step, from which nothing is learned."""
 
     @property
     def oldest(self) -> int:

@@ -1,7 +1,8 @@
 """Rollouts of a step as what is learned from: credit, weights and marks, before its updates."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -23,7 +24,6 @@ from posttrain.learning.rl.rollout import (
     by_row,
     of_wholes,
     places_of_wholes,
-    reward_statistics,
 )
 from posttrain.learning.rl.rollout_batch import rollout_batch
 
@@ -93,6 +93,7 @@ def training_samples(
         # Else the policy before the first update is the present one.
         kept |= before_updates(passes, bare, needs)
     kept |= _before_updates(algorithm, batch, earned.advantages_BT, of=columns_of)
+    kept |= _looked_at(passes, bare, columns)
     if "group_statistics" in needs:
         for name, column in reward_statistics(whole).items():
             kept[name] = [each[0] for each in of_rows([(value,) for value in column])]
@@ -113,6 +114,15 @@ def _bare(passes: ModelPasses, rollouts: Sequence[Rollout]) -> list[TrainSample]
         replace(each, logprobs=next(found), author_logprobs=each.logprobs) if each.foreign else each
         for each in samples
     ]
+
+
+def _looked_at(
+    passes: ModelPasses, bare: Sequence[TrainSample], columns: Mapping[str, list[TokenValues]]
+) -> dict[str, Sequence[TokenValues]]:
+    """What is kept to be looked at, and never learned from: the policy's entropies."""
+    if not passes.config.entropies:
+        return {}
+    return {"entropies": columns.get("entropy") or passes.rows(bare, passes.present_entropy)}
 
 
 def _earned(
@@ -145,6 +155,19 @@ def _before_updates(
     if marks:
         kept["marks"] = [*zip(*(of(marks_BT.float()) for marks_BT in marks), strict=True)]
     return kept
+
+
+def reward_statistics(rollouts: Sequence[Rollout]) -> dict[str, list[float]]:
+    """Mean and deviation of the rewards of those that each rollout is compared with, as columns."""
+    rewards: dict[tuple[int, str], list[float]] = {}
+    for each in rollouts:
+        known = rewards.setdefault((each.group, each.peers), [])
+        known += [] if each.reward is None else [each.reward]
+    found = [rewards[each.group, each.peers] or [0.0] for each in rollouts]
+    return {
+        "group_mean": [fmean(each) for each in found],
+        "group_deviation": [pstdev(each) for each in found],
+    }
 
 
 def _rows_of(values_BT: Tensor, rollouts: Sequence[Rollout]) -> list[TokenValues]:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
-from statistics import fmean, pstdev
 from typing import Any, NamedTuple, TypeVar
 
 from posttrain.learning.curriculum.base import GroupResult
@@ -71,6 +70,8 @@ class Rollout(NamedTuple):
     they were drawn once, and are learned from in each."""
     facts: tuple[tuple[str, float], ...] = ()
     """What its environment counted in the episode, such as `tool_errors`, by name."""
+    entropies: tuple[float, ...] = ()
+    """Of the policy at each drawn token before the step learned, in nats; none if not kept."""
 
     @property
     def num_drawn(self) -> int:
@@ -202,11 +203,11 @@ def from_plain(rows: Sequence[Mapping[str, Any]]) -> list[Group]:
 
 def from_values(values: Mapping[str, Any]) -> Rollout:
     """Return the rollout whose fields these are, with lists where it has tuples."""
-    lists = ("token_ids", "logprobs", "versions", "token_rewards", "advantages", "read")
+    per_token = ("token_ids", "logprobs", "token_rewards", "advantages", "entropies")
     return Rollout(
         **{
             **values,
-            **{name: tuple(values[name]) for name in lists},
+            **{name: tuple(values[name]) for name in (*per_token, "versions", "read")},
             "spans": tuple(Span(**span) for span in values["spans"]),
             "turns": tuple((earned, key) for earned, key in values["turns"]),
             "facts": tuple((name, value) for name, value in values["facts"]),
@@ -307,6 +308,7 @@ def as_one(segments: Sequence[Rollout]) -> Rollout:
         turns=_chained(each.turns for each in segments),
         token_rewards=_chained(each.token_rewards for each in segments),
         advantages=last.advantages if alone else _chained(map(_spread, segments)),
+        entropies=_chained(each.entropies for each in segments),
         segment=0,
         shared=sum(each.shared for each in segments),
     )
@@ -368,19 +370,6 @@ def by_row(
         for at, part in zip(each, parts, strict=True):
             found[at] = part
     return found
-
-
-def reward_statistics(rollouts: Sequence[Rollout]) -> dict[str, list[float]]:
-    """Mean and deviation of the rewards of those that each rollout is compared with, as columns."""
-    rewards: dict[tuple[int, str], list[float]] = {}
-    for each in rollouts:
-        known = rewards.setdefault((each.group, each.peers), [])
-        known += [] if each.reward is None else [each.reward]
-    found = [rewards[each.group, each.peers] or [0.0] for each in rollouts]
-    return {
-        "group_mean": [fmean(each) for each in found],
-        "group_deviation": [pstdev(each) for each in found],
-    }
 
 
 def _chained(parts: "Iterator[Sequence[T]] | map[Sequence[T]]") -> tuple[T, ...]:

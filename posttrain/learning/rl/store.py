@@ -150,6 +150,7 @@ def rollouts_table(rollouts: Sequence[tuple[int, Rollout]]) -> pl.DataFrame:
         "facts": _records(columns["facts"], ROLLOUTS["facts"]),
         "token_rewards": _lists(columns["token_rewards"], np.float64),
         "advantages": _lists(_per_token(rows), np.float32),
+        "entropies": _lists(columns["entropies"], np.float32),
     }
     schema = {name: kind for name, kind in ROLLOUTS.items() if name in columns}
     frame = pl.DataFrame({name: columns[name] for name in schema}, schema=schema)

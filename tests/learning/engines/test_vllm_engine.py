@@ -168,3 +168,25 @@ def test_what_cannot_work_is_said_before_it_starts(models, wide_model, tokenizer
         open_engine(VllmEngine(kv_cache_gib=1e5), wide),
     ):
         pass
+
+
+def test_options_reach_vllm_under_its_own_names(wide_model, tokenizer, prompts):
+    policy = Policy(wide_model("llama"), tokenizer)
+    longest = max(len(prompt.token_ids) for prompt in prompts) + 4
+    options = {"max_model_len": longest, "block_size": 32}
+    with open_engine(VllmEngine(**SMALL, options=options), policy) as rollout_engine:
+        assert rollout_engine.context_length == longest
+        assert rollout_engine._engine.llm_engine.vllm_config.cache_config.block_size == 32
+        samples = rollout_engine.sample(prompts, SamplingParams(max_tokens=24, seed=1))
+    assert max(len(sample.token_ids) for sample in samples) <= longest - min(
+        len(prompt.token_ids) for prompt in prompts
+    )
+
+
+def test_an_option_that_vllm_lacks_is_refused_before_it_starts(wide_model, tokenizer):
+    policy = Policy(wide_model("llama"), tokenizer)
+    with (
+        pytest.raises(UserError, match="no option 'max_model_length'; did you mean 'max_model_l"),
+        open_engine(VllmEngine(options={"max_model_length": 9}), policy),
+    ):
+        pass

@@ -21,10 +21,11 @@ from posttrain.learning.episodes.players.base import PlayBench
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rewards.components.base import Answers, Inquiry
 from posttrain.learning.rewards.components.moving_average import MovingAverageComponent
+from posttrain.learning.rl.credit import reward_statistics
 from posttrain.learning.rl.drawn import of_episode
 from posttrain.learning.rl.producers.base import Workbench
 from posttrain.learning.rl.producers.episodes import Episodes
-from posttrain.learning.rl.rollout import from_plain, plain, reward_statistics
+from posttrain.learning.rl.rollout import from_plain, plain
 from posttrain.learning.rl.rollout_batch import rollout_batch
 from posttrain.learning.rl.store import rollouts_table, stored_groups
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams

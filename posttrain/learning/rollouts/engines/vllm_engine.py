@@ -1,6 +1,7 @@
 """vLLM in this process, on the weights of the policy that is being trained."""
 
 import copy
+import dataclasses
 import os
 import random
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ from posttrain.learning.rollouts.engines.copied_weights import as_stored
 from posttrain.learning.rollouts.engines.rng import row_keys
 from posttrain.learning.rollouts.engines.stop import end_tokens, text_before, without_end
 from posttrain.learning.rollouts.engines.vllm_choice import ROW, Draws, choice_class
+from posttrain.learning.rollouts.engines.vllm_options import unknown_option
 from posttrain.stage.errors import UserError
 from posttrain.stage.extras import package_line
 from posttrain.stage.formatting import bytesize
@@ -94,8 +96,9 @@ class VllmRolloutEngine:
 
     @property
     def context_length(self) -> int:
-        """Positions that the model knows."""
-        return context_length(self.model.config)
+        """Positions that the model knows, or fewer where the options say so."""
+        longest = self.config.options.get("max_model_len")
+        return longest if isinstance(longest, int) else context_length(self.model.config)
 
     def update(self, policy_version: int) -> None:
         """Write the policy's present weights into the engine; later samples carry this version."""
@@ -137,23 +140,26 @@ class VllmRolloutEngine:
         device, config = self.model.device, self.config
         cache_gib = config.kv_cache_gib or (_CPU_CACHE_GIB if device.type == "cpu" else None)
         _check_cache(cache_gib, str(device))
+        known = {field.name for field in dataclasses.fields(self._vllm.EngineArgs)}
+        if unknown := unknown_option(config.options, known):
+            raise UserError(unknown)
         with _refusals(), random_states(), TemporaryDirectory(prefix="posttrain-") as directory:
             write_description(self.model, self.tokenizer, Path(directory))
-            return self._vllm.LLM(
-                directory,
-                load_format="dummy",
-                dtype=_dtype(self.model, config),
-                max_model_len=self.context_length,
-                max_num_seqs=config.max_num_seqs,
-                gpu_memory_utilization=config.gpu_memory_utilization,
-                kv_cache_memory_bytes=int(cache_gib * 2**30) if cache_gib else None,
-                enforce_eager=config.enforce_eager or device.type == "cpu",
-                enable_sleep_mode=config.sleep,
-                enable_prefix_caching=True,
+            arguments: dict[str, Any] = {
+                "load_format": "dummy",
+                "dtype": _dtype(self.model, config),
+                "max_model_len": self.context_length,
+                "max_num_seqs": config.max_num_seqs,
+                "gpu_memory_utilization": config.gpu_memory_utilization,
+                "kv_cache_memory_bytes": int(cache_gib * 2**30) if cache_gib else None,
+                "enforce_eager": config.enforce_eager or device.type == "cpu",
+                "enable_sleep_mode": config.sleep,
+                "enable_prefix_caching": True,
                 # The choice of a token needs those before it, which would still be on their way.
-                async_scheduling=False,
-                logits_processors=[self._choice],
-            )
+                "async_scheduling": False,
+                "logits_processors": [self._choice],
+            }
+            return self._vllm.LLM(directory, **arguments | config.options)
 
     def _request(self, row: int, params: SamplingParams) -> Any:
         return self._vllm.SamplingParams(

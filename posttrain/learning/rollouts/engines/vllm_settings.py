@@ -2,8 +2,9 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue, field_validator
 
+from posttrain.learning.rollouts.engines.vllm_options import refused_option
 from posttrain.stage.config import Capability, StageConfig
 
 _INVARIANT_SINCE = (9, 0)
@@ -31,6 +32,16 @@ class VllmSettings(StageConfig):
     compute capability 9.0 alone (vLLM's own mode, of which it says that it is a beta)."""
     sleep: bool = False
     """Give the GPU's memory to the trainer while nothing is sampled."""
+    options: dict[str, JsonValue] = Field(default_factory=dict, exclude_if=lambda given: not given)
+    """Anything else that vLLM's engine takes, under vLLM's own names, such as `max_model_len` or
+    `quantization`; handed through as it stands, but for what would draw other tokens."""
+
+    @field_validator("options")
+    @classmethod
+    def _draws_the_same(cls, options: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        if refused := refused_option(options):
+            raise ValueError(refused)
+        return options
 
     def beyond_device(self, capability: Capability) -> str | None:
         """Refuse what takes a GPU, or a newer one; see `StageConfig.beyond_device`."""
