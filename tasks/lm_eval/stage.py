@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import torch
 
+from posttrain.data.benchmarks import as_json, documents_schema, samples_schema
 from posttrain.data.schemas import row_id
 from posttrain.data.tables import write_table
-from posttrain.learning.maths.intervals import wilson_interval
+from posttrain.learning.maths.score_intervals import score_interval
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.stage.context import StageContext
@@ -22,12 +22,13 @@ from posttrain.stage.errors import UserError, first_line
 from posttrain.stage.extras import is_installed, package_line
 from posttrain.stage.hashing import sha256_of
 from posttrain.stage.seeds import purpose_seed
-from tasks.lm_eval import documents_schema, samples_schema
 from tasks.lm_eval.config import LmEvalConfig
 
 _LAYOUT = 1
 _95 = 1.959964
 _SEED_BITS = 32
+
+_MISTAKES = (ValueError, LookupError, TypeError, AttributeError, OSError)
 
 Sample = Mapping[str, Any]
 
@@ -41,6 +42,7 @@ def run(
     """Load the policy, ask, and return figures as `lm_eval/<task>/<metric>`."""
     if not is_installed("lm_eval"):
         raise UserError(f"lm_eval: the package is not installed; run: {package_line('lm_eval')}")
+    from jinja2 import TemplateError
     from lm_eval import simple_evaluate
 
     from tasks.lm_eval.model import PolicyLM
@@ -76,7 +78,7 @@ def run(
                 fewshot_random_seed=seed,
             )
         # What a task is wrong in, its data or its functions may raise anything.
-        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        except (*_MISTAKES, TemplateError) as error:
             raise UserError(
                 f"lm_eval: {', '.join(config.tasks)}: {type(error).__name__}: {first_line(error)}"
             ) from error
@@ -155,7 +157,7 @@ def _told(name: str, found: Mapping[str, Any], samples: Sequence[Sample]) -> dic
         "output_type": said.get("output_type"),
         "num_fewshot": found["n-shot"].get(name),
         "num_documents": len(firsts),
-        "config_sha256": sha256_of(json.dumps(said, sort_keys=True, default=str)),
+        "config_sha256": sha256_of(as_json(said)),
         "documents_sha256": sha256_of("\n".join(each["doc_hash"] for each in firsts)),
         "prompts_sha256": sha256_of("\n".join(each["prompt_hash"] for each in firsts)),
         "figures": _figures(found["results"][name], found["higher_is_better"][name], samples),
@@ -173,24 +175,28 @@ def _figures(
         if not comma or metric.endswith("_stderr") or value is None:
             continue
         error = _number(results.get(f"{metric}_stderr,{kept}"))
-        of_filter = (_number(each.get(metric)) for each in samples if each["filter"] == kept)
-        each = [number for number in of_filter if number is not None]
+        numbers = {
+            int(each["doc_id"]): number
+            for each in samples
+            if each["filter"] == kept and (number := _number(each.get(metric))) is not None
+        }
         figures[metric if kept == "none" else f"{metric}/{kept}"] = {
             "value": value,
             "stderr": error,
             "higher_is_better": better.get(metric),
-        } | _interval(value, error, each)
+        } | _interval(value, error, numbers)
     return figures
 
 
-def _interval(value: float, error: float | None, each: Sequence[float]) -> dict[str, float | None]:
-    """A 95% interval: Wilson's of what is right or wrong, else by the standard error."""
-    if each and set(each) <= {0.0, 1.0} and math.isclose(sum(each) / len(each), value):
-        found = wilson_interval(torch.tensor([sum(each)]), torch.tensor([len(each)]))
-        return {"low": float(found.low[0]), "high": float(found.high[0])}
-    if error is None:
-        return {"low": None, "high": None}
-    return {"low": value - _95 * error, "high": value + _95 * error}
+def _interval(
+    value: float, error: float | None, numbers: Mapping[int, float]
+) -> dict[str, float | None]:
+    """A 95% interval: of a mean over documents, else by the harness's standard error."""
+    found = score_interval([*numbers.values()], [*numbers], mean=value)
+    if found is None and error is not None:
+        found = value - _95 * error, value + _95 * error
+    low, high = found or (None, None)
+    return {"low": low, "high": high}
 
 
 def _number(value: Any) -> float | None:
@@ -229,7 +235,7 @@ def _documents(samples: Mapping[str, Sequence[Sample]]) -> pl.DataFrame:
             "parents": [],
             "task": task,
             "number": int(each["doc_id"]),
-            "document": _json(each["doc"]),
+            "document": as_json(each["doc"]),
         }
         for task, asked in samples.items()
         for each in _by_document(asked)
@@ -242,19 +248,19 @@ def _samples(samples: Mapping[str, Sequence[Sample]]) -> pl.DataFrame:
     for task, asked in samples.items():
         for each in asked:
             document, prompt = _document_id(task, each), _prompt(each)
-            responses, filtered = _json(each["resps"]), _json(each["filtered_resps"])
+            responses, filtered = as_json(each["resps"]), as_json(each["filtered_resps"])
             scores = {name: each[name] for name in each["metrics"] if name in each}
             rows.append(
                 {
                     "id": row_id("sample", document, each["filter"], prompt, responses),
                     "parents": [document],
                     "task": task,
-                    "filter": each["filter"],
+                    "variant": each["filter"],
                     "prompt": prompt,
                     "target": str(each["target"]),
                     "responses": responses,
                     "filtered": filtered,
-                    "scores": _json(scores),
+                    "scores": as_json(scores),
                 }
             )
     return pl.DataFrame(rows, schema=samples_schema())
@@ -263,10 +269,6 @@ def _samples(samples: Mapping[str, Sequence[Sample]]) -> pl.DataFrame:
 def _prompt(sample: Sample) -> str:
     """What was asked; of a choice the context that all of its continuations follow."""
     return str(sample["arguments"][0][0])
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
 
 
 def _metrics(report: Mapping[str, Any]) -> dict[str, float]:

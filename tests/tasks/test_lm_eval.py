@@ -193,6 +193,7 @@ def test_what_is_read_counts_and_only_named_tasks_reach_the_hub():
             "the task sets generation_kwargs.repetition_penalty, which no engine here has",
         ),
         (CHOICES.replace("sums.jsonl", "none.jsonl"), "none.jsonl"),
+        (CHOICES.replace("{{question}}", "{{asked}}"), "UndefinedError: 'asked' is undefined"),
     ],
 )
 def test_a_task_that_cannot_be_asked_is_refused(tiny, folder, tmp_path, said, sentence):

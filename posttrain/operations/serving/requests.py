@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from posttrain.data.contexts import PromptContext, PromptInContext
+from posttrain.data.contexts import PromptInContext
+from posttrain.data.conversations import prompt_of_conversation
 from posttrain.learning.rollouts.engines.base import SamplingParams
 from posttrain.stage.errors import UserError
 
@@ -186,20 +187,5 @@ class ChatRequest(SamplingRequest):
         return (self.top_logprobs or 0) if self.logprobs else None
 
     def prompt(self) -> PromptInContext:
-        """Return the conversation as stages write one, so that no token differs from theirs.
-
-        Raises:
-            UserError: The system speaks elsewhere than first, or the last word is not the user's.
-
-        """
-        said = list(self.messages)
-        system = said.pop(0).text if said[0].role in ("system", "developer") else ""
-        odd = next((each for each in said if each.role in ("system", "developer")), None)
-        if odd is not None:
-            raise UserError(f"messages: a {odd.role} message stands behind others; put it first")
-        if not said or said[-1].role != "user":
-            raise UserError("messages: the last one must be the user's, whom the policy answers")
-        *before, asked = said
-        turns = [{"role": each.role, "content": each.text} for each in before]
-        context = PromptContext.parse({"system": system, "turns": turns}, where="messages")
-        return PromptInContext(asked.text, context)
+        """Return the conversation as stages write one; see `prompt_of_conversation`."""
+        return prompt_of_conversation([(each.role, each.text) for each in self.messages])
