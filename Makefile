@@ -61,8 +61,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) --editable .
 	@touch $@
 
-$(VENV)/.installed-test: $(VENV)/.installed
+$(VENV)/.installed-test: $(VENV)/.installed requirements-inspect.txt
 	$(PIP) --editable '.[test]'
+	$(PIP) --no-deps --requirement requirements-inspect.txt
 	@touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.installed

@@ -54,6 +54,7 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
             "compile:compile_", "Write dvc.yaml and params.yaml from the recipe.", _SESSION
         ),
         "stage": Verb("stage:stage", "Run one stage, as the generated dvc.yaml does.", _EXECUTOR),
+        "serve": Verb("serve:serve", "Serve a policy or a release to any OpenAI client."),
     },
     "Look": {
         "ui": Verb("ui:ui", "Look at runs, rollouts, data and lineage in a browser."),

@@ -169,7 +169,8 @@ def serve(target: str, host: str, port: int, only_print: bool) -> None:
     if only_print:
         return
     if shutil.which("vllm") is None:
-        click.echo("vLLM is not installed here; run the command above where it is.", err=True)
+        click.echo("vLLM is not installed here; run the command above where it is,", err=True)
+        click.echo(f"or serve it by torch: posttrain serve {tag}", err=True)
         return
     process = distribute.serve(folder, command, host=host, port=port)
     click.echo(f"{tag} answers at http://{host}:{port}/v1, as it did when it was released.")

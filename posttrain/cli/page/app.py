@@ -1,6 +1,5 @@
 """The app: its pages, its rules for every request, and the port that it is served at."""
 
-import socket
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -17,13 +16,11 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from posttrain.cli.page.project import Project
 from posttrain.cli.page.render import render_page
 from posttrain.cli.page.routes.registry import ROUTES
+from posttrain.operations.services.loopback import HOSTS, LOOPBACK, bound
 from posttrain.stage.errors import UserError
 from posttrain.stage.interrupts import Interrupted
 from posttrain.views.charts import chart_scripts
 
-LOOPBACK = "127.0.0.1"
-HOSTS = (LOOPBACK, "localhost")
-"""Names under which the app answers: a page of another name may not read it through a browser."""
 _RULES = {
     # Nothing is loaded from elsewhere, and no text becomes code.
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline';"
@@ -108,29 +105,3 @@ def serve_project(project: Project, port: int, *, say: Callable[[str], None]) ->
         # Ctrl-C is how it ends: there is nothing to go on with.
         with suppress(Interrupted):
             uvicorn.Server(config).run([listening])
-
-
-def bound(port: int) -> socket.socket:
-    """Take a port on loopback.
-
-    Args:
-        port: Which; 0 takes a free one.
-
-    Returns:
-        A socket that listens already, so that who asks early waits.
-
-    Raises:
-        UserError: Another process has it.
-
-    """
-    listening = socket.socket()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((LOOPBACK, port))
-        listening.listen()
-    except OSError as error:
-        listening.close()
-        raise UserError(
-            f"port {port} on {LOOPBACK} cannot be taken: {error.strerror}; name another: --port 0"
-        ) from None
-    return listening

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ _START_SECONDS = 600.0
 
 
 def serve_command(folder: Path, tag: str, *, host: str, port: int) -> list[str]:
-    """The command that serves exactly this release; everything that decides a token is stated."""
+    """The command that serves exactly this model; everything that decides a token is stated."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     options = {
         "served-model-name": tag,
@@ -31,10 +33,37 @@ def serve_command(folder: Path, tag: str, *, host: str, port: int) -> list[str]:
 
 def serve(folder: Path, command: list[str], *, host: str, port: int) -> "subprocess.Popen[bytes]":
     """Start the server, wait for it, and check one completion; the process, which serves on."""
+    name = command[command.index("--served-model-name") + 1]
+    return start_server(
+        command,
+        host=host,
+        port=port,
+        ready=lambda: check_completion(folder, partial(_completed, name, host, port)),
+    )
+
+
+def start_server(
+    command: list[str], *, host: str, port: int, ready: Callable[[], None] = lambda: None
+) -> "subprocess.Popen[bytes]":
+    """Start vLLM and wait until it answers.
+
+    Args:
+        command: Of `serve_command`.
+        host: Where it listens.
+        port: At which port.
+        ready: Called once it answers; what it raises ends the server.
+
+    Returns:
+        The process, which serves on.
+
+    Raises:
+        UserError: It ended, or did not answer in time.
+
+    """
     process = subprocess.Popen(command)
     try:
         _wait(process, f"http://{host}:{port}/health")
-        _check_completion(folder, command[command.index("--served-model-name") + 1], host, port)
+        ready()
     except BaseException:
         process.terminate()
         process.wait(30)
@@ -57,24 +86,35 @@ def _wait(process: "subprocess.Popen[bytes]", url: str) -> None:
     raise UserError(f"vllm did not answer at {url} within {_START_SECONDS:.0f} s; see its messages")
 
 
-def _check_completion(folder: Path, name: str, host: str, port: int) -> None:
-    """Ask for the stored completion, greedily and by token ids."""
-    import httpx2
+def check_completion(folder: Path, complete: Callable[[list[int], int], str]) -> None:
+    """Ask for the completion that a release has stored, greedily and by token ids.
 
+    Args:
+        folder: The release.
+        complete: Goes on with token ids for so many tokens at most.
+
+    Raises:
+        UserError: The answer is another one.
+
+    """
     stored = FolderContents(folder).evidence("example")
-    asked = {
-        "model": name,
-        "prompt": stored["prompt_ids"],
-        "max_tokens": len(stored["completion_ids"]),
-        "temperature": 0.0,
-    }
-    answer = httpx2.post(f"http://{host}:{port}/v1/completions", json=asked, timeout=120)
-    text = str(answer.raise_for_status().json()["choices"][0]["text"])
+    text = complete(stored["prompt_ids"], len(stored["completion_ids"]))
     if text != stored["completion"]:
         raise UserError(
             f"the server answers {text!r} where the release says {stored['completion']!r}; it "
             "serves another model, template or precision than was released"
         )
+
+
+def _completed(name: str, host: str, port: int, prompt_ids: list[int], max_tokens: int) -> str:
+    """Ask a server."""
+    import httpx2
+
+    asked = {
+        "model": name, "prompt": prompt_ids, "max_tokens": max_tokens, "temperature": 0.0,
+    }  # fmt: skip
+    answer = httpx2.post(f"http://{host}:{port}/v1/completions", json=asked, timeout=120)
+    return str(answer.raise_for_status().json()["choices"][0]["text"])
 
 
 def push_to_hub(folder: Path, repository: str, hub: Any = None) -> str:

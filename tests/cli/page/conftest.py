@@ -20,11 +20,12 @@ import polars as pl
 import pytest
 from starlette.testclient import TestClient
 
-from posttrain.cli.page.app import bound, create_app
+from posttrain.cli.page.app import create_app
 from posttrain.cli.page.project import Project
 from posttrain.data.schemas import DROPPED, PROBLEMS, ROLLOUTS, VERDICTS, Problem, problems_table
 from posttrain.data.tables import write_table
 from posttrain.learning.rewards.port_tables import subject_of
+from posttrain.operations.services.loopback import bound
 from posttrain.pipeline.execution.display import PROGRESS_FILE
 from posttrain.provenance.ledger import ArtifactRecord, Ledger, Run, StageRun, open_ledger
 from posttrain.provenance.ledger.processes import this_process

@@ -1,0 +1,1 @@
+"""A policy behind OpenAI's protocol: what is asked, what is drawn, what is answered."""
