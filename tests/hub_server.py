@@ -12,6 +12,7 @@ import re
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs
 
 import yaml
 
@@ -152,7 +153,7 @@ class Handler(BaseHTTPRequestHandler):
         if verb == "preupload":
             return self._preupload(repository, json.loads(body)["files"])
         if verb == "paths-info":
-            paths = set(json.loads(body)["paths"])
+            paths = set(parse_qs(body.decode())["paths"])
             files = repository.commits[repository.at(revision)]
             return self._json([entry(each, files[each]) for each in paths & files.keys()])
         if verb == "tag":
