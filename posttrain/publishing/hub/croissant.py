@@ -7,21 +7,27 @@ from typing import Any
 from posttrain.provenance.ledger import ArtifactRecord, StageRun
 from posttrain.publishing.hub.origins import hub_data
 
+# Of the standard's vocabulary; its context names all of them, used or not.
+_WORDS = """
+arrayShape citeAs column containedIn equivalentProperty extract field fileObject fileProperty
+fileSet format includes isArray isLiveDataset jsonPath key md5 parentField path recordSet
+references regex repeated replace samplingRate separator source subField transform
+"""
 _CONTEXT: Mapping[str, Any] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
     "sc": "https://schema.org/",
     "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
     "dct": "http://purl.org/dc/terms/",
     "prov": "http://www.w3.org/ns/prov#",
     "conformsTo": "dct:conformsTo",
-    "column": "cr:column",
+    "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "extract": "cr:extract",
-    "field": "cr:field",
-    "fileObject": "cr:fileObject",
-    "recordSet": "cr:recordSet",
-    "source": "cr:source",
+    "description": {"@container": "@language"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "name": {"@container": "@language"},
+    **{word: f"cr:{word}" for word in _WORDS.split()},
 }
 _TYPES = {"Int": "sc:Integer", "UInt": "sc:Integer", "Float": "sc:Float", "Boolean": "sc:Boolean"}
 
@@ -74,7 +80,7 @@ def croissant(
         "prov:wasGeneratedBy": [_activity(run) for run in behind],
     }
     if license is not None:
-        described["license"] = f"https://huggingface.co/datasets?license=license:{license}"
+        described["license"] = license
     return described
 
 
@@ -84,7 +90,7 @@ def _distribution(file: PushedFile) -> dict[str, Any]:
         "@id": file.name,
         "name": file.name,
         "contentUrl": file.name,
-        "encodingFormat": "application/vnd.apache.parquet",
+        "encodingFormat": "application/x-parquet",
         "sha256": file.sha256,
         "contentSize": f"{file.size} B",
     }
