@@ -1,4 +1,4 @@
-"""Adapters as other tools read them, and adapters that other tools wrote, merged into their base."""
+"""Adapters as other tools read them, and adapters from elsewhere, merged into their base."""
 
 import json
 
@@ -7,7 +7,9 @@ import torch
 from huggingface_hub import ModelCard
 
 from posttrain.learning.models.adapters import attach_adapter, load_adapter
+from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
+from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.publishing.hub.adapters import export_adapter, merge_adapter
 from posttrain.publishing.hub.upload import push_folder
 from posttrain.stage.errors import UserError
@@ -17,8 +19,10 @@ IDS = torch.tensor([[1, 2, 3, 4, 5]])
 
 
 @pytest.fixture
-def saved(model, tokenizer, tmp_path):
+def saved(tmp_path):
     """A base, an adapter on it that was changed as if trained, and what both say together."""
+    tokenizer = train_tokenizer(["3 + 4 = 7"] * 9, vocab_size=270)
+    model = build_llama(tokenizer, hidden=16, layers=2, heads=2, seed=0)
     save_policy(model, tokenizer, tmp_path / "base")
     policy = load_policy(tmp_path / "base")
     adapter = attach_adapter(policy.model, rank=2, alpha=4)
