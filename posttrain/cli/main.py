@@ -93,6 +93,7 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
     "Share": {
         "push": Verb("share:push", "Send a recipe's artifacts and the ledger to the DVC remote."),
         "pull": Verb("share:pull", "Fetch what others pushed; nothing is run."),
+        "hub": Verb("hub:hub", "Tables, adapters and models for the Hugging Face hub.", _SESSION),
     },
     "Keep": {
         "doctor": Verb("doctor:doctor", "Say what is wrong with this machine or project."),

@@ -128,6 +128,9 @@ def rollback(
 def push(target: str, repository: str | None, to_remote: bool) -> None:
     """Upload a release to the Hugging Face hub (a new repository is private), or to DVC's remote.
 
+    On the hub it is tagged with its version, and results that others added to the repository
+    (.eval_results) stay.
+
     With the archive in the remote and the tags pushed (git push --tags), anybody who clones the
     repository can verify the release by its tag.
     """
@@ -143,9 +146,9 @@ def push(target: str, repository: str | None, to_remote: bool) -> None:
         DvcRemote(root).send([CacheName(release_message(root, tag)["archive-md5"])])
         click.echo(f"the archive of {tag} is in the DVC remote; git push --tags shares the pointer")
     if repository is not None:
-        from posttrain.publishing.release.distribute import push_to_hub
+        from posttrain.publishing.release.distribute import push_release
 
-        click.echo(push_to_hub(chosen(target)[1], repository))
+        click.echo(push_release(chosen(target)[1], repository))
 
 
 @click.command(cls=Documented)

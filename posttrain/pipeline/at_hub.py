@@ -63,7 +63,7 @@ def _told(each: AtHub) -> str:
     what = f"{'model' if is_model else 'data set'} {each.name} at {each.revision[:12]}"
     cache = Path(constants.HF_HUB_CACHE)
     is_cached = (cache / _folder(each) / "snapshots" / each.revision).is_dir()
-    if is_cached and (constants.HF_HUB_OFFLINE or not is_model):
+    if is_cached:
         return f"{what} is in the hub's cache on this machine, {cache}"
     if not constants.HF_HUB_OFFLINE:
         return f"{what} is fetched from the hub when the stage runs{_size(each)}"

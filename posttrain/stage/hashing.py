@@ -110,6 +110,14 @@ def md5_of_file(path: Path) -> CacheName:
         return CacheName(digest_of_stream(stream, "md5").hex())
 
 
+def git_name_of_file(path: Path) -> str:
+    """Hex SHA-1 by which git names a file's content, and the Hugging Face hub its small files."""
+    content = path.read_bytes()
+    hasher = hashlib.sha1(b"blob %d\0" % len(content), usedforsecurity=False)
+    hasher.update(content)
+    return hasher.hexdigest()
+
+
 def digest_of_stream(stream: IO[bytes], algorithm: str) -> bytes:
     """Digest what is left of an open file.
 

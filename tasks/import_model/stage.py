@@ -31,7 +31,7 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Load the model from its source, check it, save it."""
-    source = locate(config, inputs, scratch=context.scratch)
+    source = locate(config, inputs)
     check_described(source)
     refuse_untrained(model_type_of(source), where=str(source))
     policy = load_policy(source, device=context.device, dtype=DTYPES[config.dtype])

@@ -17,7 +17,7 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Load the classifier from its source, let it score once, save it."""
-    source = locate(config, inputs, scratch=context.scratch)
+    source = locate(config, inputs)
     loaded = load_reward_model(source, device=context.device, dtype=DTYPES[config.dtype])
     # It reads text alone, so its tokenizer need not be that of the policies.
     reward_model = replace(loaded, own_tokenizer=True)

@@ -1,7 +1,4 @@
-"""A model from where a recipe says it is, and what is to be remembered about it.
-
-From the Hugging Face hub at one commit: data only, nothing that could run.
-"""
+"""A model from where a recipe says it is, and what is to be remembered about it."""
 
 import json
 from collections.abc import Mapping
@@ -11,75 +8,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from posttrain.data.cards import stated_license
-from posttrain.data.hub import check_network
+from posttrain.learning.models.hub import fetch_model
 from posttrain.learning.models.source import ModelSource
-from posttrain.learning.models.subnetwork_file import FILE as SUBNETWORK
 from posttrain.stage.errors import UserError, first_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Weights as safetensors, configuration and tokenizer.
 _OBJECTS = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")
-_WANTED = [
-    *("*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "tokenizer.model"),
-    "README.md",
-    SUBNETWORK,
-]
-
-
-def fetch_model(name: str, *, revision: str, cache: Path) -> Path:
-    """Download a model, unless it is in the cache.
-
-    The hub in offline mode (HF_HUB_OFFLINE) has it from the user's own cache or not at all.
-
-    Args:
-        name: Of the model at the hub, ``owner/name``.
-        revision: Commit, in full.
-        cache: Folder of downloads, shared between runs.
-
-    Returns:
-        The folder with the model's files.
-
-    Raises:
-        UserError: The hub does not know the model or the commit, access is denied, or there is no
-            network.
-
-    """
-    from huggingface_hub import constants, snapshot_download
-    from huggingface_hub.errors import (
-        HfHubHTTPError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
-
-    what = f"model '{name}' at {revision}"
-    check_network(
-        what, remedy="without a network, download the model elsewhere and give its folder as path"
-    )
-    try:
-        folder = None if constants.HF_HUB_OFFLINE else cache
-        return Path(
-            snapshot_download(name, revision=revision, allow_patterns=_WANTED, cache_dir=folder)
-        )
-    except RevisionNotFoundError:
-        raise UserError(
-            f"{what}: the hub knows the model but not this commit; "
-            "take one from the model's page under 'Files and versions'"
-        ) from None
-    except RepositoryNotFoundError:
-        raise UserError(
-            f"{what}: the hub has no such model, or it is private or gated and HF_TOKEN is not set "
-            "or has no access; check the name, or give the folder of a local copy as path"
-        ) from None
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        raise UserError(
-            f"{what}: cannot be fetched: {first_line(error)}; "
-            "try again, without HF_HUB_OFFLINE where that is set, or give the folder of a local"
-            " copy as path"
-        ) from None
-
 
 DTYPES: Mapping[str, torch.dtype | None] = {
     "auto": None,
@@ -88,13 +24,12 @@ DTYPES: Mapping[str, torch.dtype | None] = {
 }
 
 
-def locate(source: ModelSource, inputs: Mapping[str, Path], *, scratch: Path) -> Path:
+def locate(source: ModelSource, inputs: Mapping[str, Path]) -> Path:
     """Find the folder with the model's files: the local one, or the hub's at the pinned commit.
 
     Args:
         source: Name and commit at the hub; not read where a folder is connected.
         inputs: The stage's inputs by port; ``files.model`` is a local folder.
-        scratch: Of the stage; downloads lie below it.
 
     Returns:
         The folder.
@@ -103,7 +38,7 @@ def locate(source: ModelSource, inputs: Mapping[str, Path], *, scratch: Path) ->
     given = inputs.get("files.model")
     if given is not None:
         return given
-    return fetch_model(str(source.name), revision=str(source.revision), cache=scratch / "hub")
+    return fetch_model(str(source.name), revision=str(source.revision))
 
 
 def check_described(folder: Path) -> None:

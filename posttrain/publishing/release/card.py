@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from posttrain.publishing.hub.results import in_order_of_k, index_findings
+from posttrain.publishing.hub.training_cost import cost_rows, hardware_named, training_costs
+from posttrain.publishing.release.card_head import card_head, methods_of_chain
 from posttrain.publishing.release.names import RULES
 from posttrain.publishing.release.results import policies_of
 from posttrain.stage.formatting import bytesize
@@ -73,8 +76,7 @@ def metric_rows(metrics: Mapping[str, Mapping[str, float]]) -> list[str]:
     return [
         f"| {name} | {each['value']:.4f} | {each['low']:.4f} to {each['high']:.4f} "
         f"| {each['problems']:.0f} | {each['seeds']:.0f} |"
-        # 2 before 16, in whatever order JSON gave them back.
-        for name, each in sorted(metrics.items(), key=lambda item: (len(item[0]), item[0]))
+        for name, each in in_order_of_k(metrics)
     ]
 
 
@@ -107,6 +109,7 @@ def card_findings(text: str, metrics: Mapping[str, Any], *, gates: bool) -> Iter
     shown = [line for line in lines if line.startswith("| pass_at_")]
     if shown != metric_rows(metrics["evaluation"]):
         yield "its table of figures does not say what metrics.json says"
+    yield from index_findings(text, metrics["evaluation"])
     if gates:
         begin = lines.index(_GATES) + 2 if _GATES in lines else len(lines)
         rows = [*gate_rows(metrics["gates"]), ""]
@@ -128,6 +131,7 @@ def model_card(
 
     chain = candidate.chain
     params = chain.evaluation.components.get("params", {})
+    costs = training_costs(candidate.evidence.ledger, chain.stages)
     text = importlib.resources.files(__package__).joinpath("card.md.tmpl").read_text("utf-8")
     environment = jinja2.Environment(
         autoescape=False,  # noqa: S701 - Markdown for people, as the rest of the release is
@@ -151,6 +155,10 @@ def model_card(
             example=example,
             rules=RULES,
             model=_describe_model(chain),
+            head=Verbatim(card_head(candidate, metrics).to_yaml()),
+            methods=methods_of_chain(chain),
+            costs=[Verbatim(row) for row in cost_rows(costs)],
+            hardware=hardware_named(costs),
             problems=next(each for each in chain.evaluation.inputs if each.role == "problems"),
             settings=[
                 f"{name} {params[name]}"

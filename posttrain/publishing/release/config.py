@@ -47,6 +47,15 @@ ALWAYS: tuple[AnyGate, ...] = TypeAdapter(tuple[AnyGate, ...]).validate_python(
 )
 
 
+class BenchmarkConfig(StageConfig):
+    """A benchmark of the Hugging Face hub that all held-out problems are from."""
+
+    dataset: str = Field(pattern=r"[\w.-]+/[\w.-]+")
+    """The data set's name on the hub, such as openai/gsm8k."""
+    task: str = "default"
+    """Which of its tasks, by the id in its eval.yaml."""
+
+
 class ReleaseConfig(StageConfig):
     """What `posttrain release create` releases and asks for."""
 
@@ -60,6 +69,14 @@ class ReleaseConfig(StageConfig):
     """SPDX identifier of each input from outside, by its name; `*` stands for all others."""
     license: str | None = None
     """SPDX identifier under which the release itself is published."""
+    license_link: str | None = None
+    """Address of the license's text, for one that the Hugging Face hub does not list."""
+    language: tuple[Annotated[str, Field(pattern=r"[a-z]{2,3}|code|multilingual")], ...] = ()
+    """What the model speaks, by ISO 639, such as en; stands on its card."""
+    base_model: str | None = Field(None, pattern=r"[\w.-]+/[\w.-]+")
+    """The base's name on the hub, where the recipe imports it from a folder."""
+    benchmark: BenchmarkConfig | None = None
+    """The benchmark whose leaderboard pass@1 goes to, where the held-out problems are its own."""
     promote: Literal["staging", "prod"] | None = None
     """Environment to which a scheduled run promotes its release; null: people promote."""
 

@@ -2,15 +2,14 @@
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from posttrain.publishing.release.contents import FolderContents
-from posttrain.stage.errors import UserError, first_line
+from posttrain.publishing.hub.upload import push_folder
+from posttrain.publishing.release.contents import CLAIMS, FolderContents
+from posttrain.stage.errors import UserError
 
 _START_SECONDS = 600.0
 
@@ -117,42 +116,21 @@ def _completed(name: str, host: str, port: int, prompt_ids: list[int], max_token
     return str(answer.raise_for_status().json()["choices"][0]["text"])
 
 
-def push_to_hub(folder: Path, repository: str, hub: Any = None) -> str:
-    """Make a repository of the Hugging Face hub hold exactly the release's files.
-
-    A new repository is private: publishing is a decision of its own.
+def push_release(folder: Path, repository: str) -> str:
+    """Make a repository of the Hugging Face hub hold a release, tagged with its version.
 
     Args:
         folder: The release, which is in the hub's layout already.
         repository: `OWNER/NAME`.
-        hub: Another `huggingface_hub.HfApi` than the one of this machine's login.
 
     Returns:
         Where it is, in one line.
 
+    Raises:
+        UserError: The hub refuses, or has the version of another release.
+
     """
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
-    hub = hub or HfApi()
-    try:
-        hub.create_repo(repository, private=True, exist_ok=True)
-        made = hub.upload_folder(
-            repo_id=repository,
-            folder_path=str(folder),
-            commit_message=f"Release {folder.parent.name} {folder.name}",
-            # Files of an earlier release that this one does not have would not verify.
-            delete_patterns="*",
-        )
-    except _errors_of_the_hub(HfHubHTTPError, HFValidationError, OSError) as error:
-        raise UserError(
-            f"cannot upload to {repository}: {first_line(error)}; log in with "
-            "'hf auth login', check the name, then posttrain release push again"
-        ) from None
-    return f"{repository}: {made}"
-
-
-def _errors_of_the_hub(*own: type[Exception]) -> tuple[type[Exception], ...]:
-    """Add errors of connections, of whichever client the hub's library was built on."""
-    clients = (sys.modules.get(name) for name in ("httpx", "httpx2"))
-    return (*own, *(client.HTTPError for client in clients if client is not None))
+    name, version = folder.parent.name, folder.name
+    return push_folder(
+        folder, repository, message=f"Release {name} {version}", tag=version, marker=CLAIMS
+    )

@@ -6,6 +6,7 @@ from typing import Any
 
 from posttrain.publishing.release.candidate import ReleaseCandidate
 from posttrain.publishing.release.card import model_card
+from posttrain.publishing.release.card_head import benchmark_files
 from posttrain.publishing.release.chain import Chain, lineage_above, public_path
 from posttrain.publishing.release.contents import EVIDENCE, pretty
 from posttrain.publishing.release.environment import environment_lock, requirements
@@ -51,6 +52,7 @@ def generated_files(candidate: ReleaseCandidate, code: bytes, commit: str) -> di
     files = {
         ".gitattributes": _LARGE_FILES,
         "README.md": card,
+        **benchmark_files(candidate, metrics),
         f"{EVIDENCE}/bom.cdx.json": bom,
         f"{EVIDENCE}/code.tar": code,
         f"{EVIDENCE}/requirements.txt": requirements(lock),

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posttrain.publishing.hub.results import RESULTS
 from posttrain.publishing.release.claims import SignedClaims, gate_name, read_claims, stage_of
 from posttrain.publishing.release.contents import (
     CLAIMS,
@@ -101,7 +102,11 @@ def _check_files(
     present = set(contents.names()) - {CLAIMS, *proven}
     for name in sorted(signed.keys() - present):
         yield f"{name}: it is missing"
-    for name in sorted(present - signed.keys()):
+    # In a repository of the hub others add results by pull request.
+    added = present - signed.keys()
+    if not isinstance(contents, ArchiveContents):
+        added = {name for name in added if not name.startswith(f"{RESULTS}/")}
+    for name in sorted(added):
         yield f"{name}: it was added; no claim is about it"
     for name in sorted(present & signed.keys()):
         size = contents.size(name)

@@ -1,21 +1,24 @@
 """The serving command, the check of a served completion, and the upload.
 
-vLLM is not here: a small HTTP server stands in for it (health, and completions by token ids), and
-a folder stands in for the hub. What is tested is our side of both.
+vLLM is not here, and neither is the hub: small HTTP servers stand in for both (health, and
+completions by token ids; `tests.hub_server`). What is tested is our side of them.
 """
 
+import os
 import shlex
 import shutil
 import stat
+import subprocess
 import sys
 import urllib.request
-from pathlib import Path
 
 import pytest
 
-from posttrain.publishing.release.distribute import push_to_hub, serve, serve_command
+from posttrain import __version__
+from posttrain.publishing.release.distribute import serve, serve_command
 from posttrain.publishing.release.verify import verify_path
 from posttrain.stage.errors import UserError
+from tests import hub_server
 
 pytestmark = pytest.mark.slow
 
@@ -97,54 +100,60 @@ def test_a_server_that_ends_at_once_is_said(released):
         )
 
 
-class FolderHub:
-    """The hub as a folder: repositories are its sub-folders."""
-
-    def __init__(self, root):
-        self.root = root
-
-    def create_repo(self, repo_id, *, private, exist_ok):
-        assert private
-        (self.root / repo_id).mkdir(parents=True, exist_ok=exist_ok)
-
-    def upload_folder(self, *, repo_id, folder_path, commit_message, delete_patterns):
-        assert delete_patterns == "*"
-        shutil.rmtree(self.root / repo_id)
-        shutil.copytree(folder_path, self.root / repo_id)
-        return f"{self.root}/{repo_id}"
+@pytest.fixture
+def hub():
+    """The stand-in of `tests.hub_server`."""
+    made, server = hub_server.started()
+    yield made
+    server.shutdown()
+    server.server_close()
 
 
-def test_what_is_uploaded_verifies_and_loads(released, tmp_path):
+def pushed(released, hub, version):
+    """The command as a user runs it, with the hub's address and a token by environment."""
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": hub.endpoint,
+        "HF_TOKEN": "hf_of_a_test",
+        "HF_HUB_OFFLINE": "0",
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "POSTTRAIN_TRACKING": "off",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "posttrain", "release", "push", f"mini@{version}", "someone/mini"],
+        cwd=released.project.root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_what_is_uploaded_is_private_tagged_verifies_and_loads(released, hub, tmp_path):
+    from huggingface_hub import snapshot_download
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    hub = FolderHub(tmp_path)
-    push_to_hub(released.first, "someone/mini", hub)
-    push_to_hub(released.second, "someone/mini", hub)
-    there = tmp_path / "someone/mini"
-    assert verify_path(there, released.key) == []
-    assert AutoModelForCausalLM.from_pretrained(there).num_parameters() > 0
-    assert len(AutoTokenizer.from_pretrained(there)) == 300
-    card = (there / "README.md").read_text()
-    assert card.startswith("---\nlibrary_name: transformers\n")
-
-
-def test_an_upload_that_fails_is_one_sentence(released):
-    class Broken(FolderHub):
-        def create_repo(self, repo_id, *, private, exist_ok):
-            raise OSError("no network\nand much more")
-
-    with pytest.raises(UserError, match=r"cannot upload to a/b: no network; log in"):
-        push_to_hub(released.first, "a/b", Broken(Path()))
-
-
-def test_the_stub_has_the_hubs_own_signature():
-    """The folder stub must not drift from the real client."""
-    import inspect
-
-    from huggingface_hub import HfApi
-
-    upload = inspect.signature(HfApi.upload_folder).parameters
-    assert {"repo_id", "folder_path", "commit_message", "delete_patterns"} <= upload.keys()
-    assert {"repo_id", "private", "exist_ok"} <= inspect.signature(
-        HfApi.create_repo
-    ).parameters.keys()
+    pushed(released, hub, "v1.0.0")
+    pushed(released, hub, "v1.1.0")
+    assert pushed(released, hub, "v1.1.0") == "someone/mini: v1.1.0 is there already\n"
+    there = hub.model("someone/mini")
+    assert there.private
+    assert [*there.tags] == ["v1.0.0", "v1.1.0"]
+    assert any(f"posttrain/{__version__}" in each for each in hub.agents)
+    place = tmp_path / "fetched"
+    snapshot_download(
+        "someone/mini", revision=there.tags["v1.1.0"], local_dir=place, endpoint=hub.endpoint
+    )
+    shutil.rmtree(place / ".cache")
+    assert verify_path(place, released.key) == []
+    assert AutoModelForCausalLM.from_pretrained(place).num_parameters() > 0
+    assert len(AutoTokenizer.from_pretrained(place)) == 300
+    first = set(there.commits[there.tags["v1.0.0"]])
+    assert first == {
+        each.relative_to(released.first).as_posix()
+        for each in released.first.rglob("*")
+        if each.is_file()
+    }
