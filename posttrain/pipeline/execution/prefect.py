@@ -21,8 +21,8 @@ from posttrain.pipeline.execution.executor import Executor
 from posttrain.pipeline.execution.failures import ServerFailed, StageFailed, raise_all
 from posttrain.pipeline.execution.head_start import HeadStart
 from posttrain.pipeline.execution.prefect_profile import (
-    PROFILES,
-    Profile,
+    PREFECT_PROFILES,
+    PrefectProfile,
     active_profile,
     say_where,
 )
@@ -99,12 +99,11 @@ def run_with_prefect(
             del os.environ["PREFECT_API_URL"]
         ends = _Ends()
         try:
-            with _without_heartbeat():
+            with _without_heartbeat(), shown_by_prefect(executor, page) as shown:
                 if server is not None:
                     server.wait()
                 ahead.hand_over()
-                with shown_by_prefect(executor, page) as shown:
-                    _run_flow(executor, names, ahead, ends, shown, slots=slots, profile=profile)
+                _run_flow(executor, names, ahead, ends, shown, slots=slots, profile=profile)
         finally:
             if server is not None and executor.prefect_run_id is not None:
                 # It ends while the rest of the run is written.
@@ -143,7 +142,7 @@ def _run_flow(
     shown: RunShown,
     *,
     slots: int,
-    profile: Profile | None,
+    profile: PrefectProfile | None,
 ) -> None:
     from prefect import flow, task
     from prefect.cache_policies import NO_CACHE
@@ -308,7 +307,7 @@ _DEFAULTS = {
 }
 
 
-def configure(state: Path) -> Profile | None:
+def configure(state: Path) -> PrefectProfile | None:
     """Settings that Prefect reads when it is imported; what the user set stays.
 
     Args:
@@ -320,7 +319,7 @@ def configure(state: Path) -> Profile | None:
     """
     profile = active_profile(state / "prefect")
     if profile is not None:
-        os.environ[PROFILES] = str(profile.path)
+        os.environ[PREFECT_PROFILES] = str(profile.path)
         say_where(profile)
     theirs: Collection[str] = () if profile is None else profile.settings.keys()
     for name, value in _DEFAULTS.items():

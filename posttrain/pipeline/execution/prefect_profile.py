@@ -13,7 +13,7 @@ from pathlib import Path
 
 from posttrain.stage.errors import first_line, masked
 
-PROFILES = "PREFECT_PROFILES_PATH"
+PREFECT_PROFILES = "PREFECT_PROFILES_PATH"
 """Prefect's variable that says where its profiles lie."""
 _FILE = "profiles.toml"
 _URL = "PREFECT_API_URL"
@@ -22,7 +22,7 @@ _AS_SHIPPED = {"PREFECT_SERVER_EPHEMERAL_ENABLED", "PREFECT_SERVER_ALLOW_EPHEMER
 
 
 @dataclass(frozen=True)
-class Profile:
+class PrefectProfile:
     """Settings of the user's, by Prefect's names, and where they are written."""
 
     path: Path
@@ -39,7 +39,7 @@ class Profile:
         return f"profile '{self.name}' of {self.path}"
 
 
-def active_profile(own: Path) -> Profile | None:
+def active_profile(own: Path) -> PrefectProfile | None:
     """Look up the profile that Prefect would go by, were its state not kept in the project.
 
     Args:
@@ -65,17 +65,17 @@ def active_profile(own: Path) -> Profile | None:
         if "PREFECT_PROFILE" in os.environ:
             _say(f"{path} has no profile '{name}', which PREFECT_PROFILE names")
         return None
-    return Profile(path, name, settings) if settings.keys() - _AS_SHIPPED else None
+    return PrefectProfile(path, name, settings) if settings.keys() - _AS_SHIPPED else None
 
 
-def say_where(profile: Profile) -> None:
+def say_where(profile: PrefectProfile) -> None:
     """Say that a run goes to the server that a profile names."""
     if profile.url is not None:
         _say(f"this goes to Prefect's server at {masked(profile.url)}, by {profile}")
 
 
 def _place(own: Path) -> Path:
-    if named := os.environ.get(PROFILES):
+    if named := os.environ.get(PREFECT_PROFILES):
         return Path(named)
     home = os.environ.get("PREFECT_HOME")
     if home is None and (own / _FILE).is_file():

@@ -247,7 +247,7 @@ def _stage_rows(
          "key": each.key[:12]}
         for each in records if each.stage not in errors
     ]  # fmt: skip
-    failed = [{"stage": name, "status": "failed", "error": str(why)}
+    failed: list[dict[str, object]] = [{"stage": name, "status": "failed", "error": str(why)}
               for name, why in errors.items()]  # fmt: skip
     return [*rows, *failed]
 

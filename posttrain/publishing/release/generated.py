@@ -12,6 +12,7 @@ from posttrain.publishing.release.environment import environment_lock, requireme
 from posttrain.publishing.release.gates.base import Evidence
 from posttrain.publishing.release.gates.metrics import MetricGate
 from posttrain.publishing.release.inputs import OutsideInput, outside_inputs, used_plugins
+from posttrain.publishing.release.people import people_behind
 from posttrain.publishing.release.statistics import estimates
 
 # The hub adds a file of this name where there is none, and an added file does not verify.
@@ -42,6 +43,7 @@ def generated_files(candidate: ReleaseCandidate, code: bytes, commit: str) -> di
     card = model_card(
         candidate,
         commit,
+        people=people_behind(evidence.ledger, chain, written["lineage"]),
         inputs=inputs,
         metrics=metrics,
         gates=written["metrics"]["gates"],

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from posttrain.pipeline.execution import prefect
-from posttrain.pipeline.execution.prefect_profile import PROFILES, active_profile
+from posttrain.pipeline.execution.prefect_profile import PREFECT_PROFILES, active_profile
 
 CLOUD = 'active = "cloud"\n[profiles.cloud]\nPREFECT_API_URL = "https://me:secret@there/api"\n'
 
@@ -32,7 +32,7 @@ def write(home, text, folder=".prefect"):
 def test_the_profile_that_a_login_wrote_is_prefects(home, capsys):
     place = write(home, CLOUD)
     prefect.configure(home / "state")
-    assert os.environ[PROFILES] == str(place)
+    assert os.environ[PREFECT_PROFILES] == str(place)
     # Prefect's own state stays in the project, and it is Prefect that reads the rest of it.
     assert os.environ["PREFECT_HOME"] == str(home / "state/prefect")
     assert "PREFECT_API_URL" not in os.environ
@@ -92,7 +92,7 @@ def test_whose_profile_counts(home):
     os.environ["PREFECT_HOME"] = str(home / ".prefect")
     assert active_profile(own).path == users
     elsewhere = write(home, CLOUD, "elsewhere")
-    os.environ[PROFILES] = str(elsewhere)
+    os.environ[PREFECT_PROFILES] = str(elsewhere)
     assert active_profile(own).path == Path(elsewhere)
 
 
