@@ -1,7 +1,7 @@
-"""Under which license a Python package comes, as its own metadata states it."""
+"""Licenses by their SPDX names: which one is meant, whether it is allowed, that of a package."""
 
 import importlib.metadata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 UNKNOWN = "unknown"
@@ -66,6 +66,48 @@ def package_license(distribution: str) -> str:
         return license_of(importlib.metadata.metadata(distribution).json)
     except importlib.metadata.PackageNotFoundError:
         return UNKNOWN
+
+
+def as_spdx(text: str) -> str:
+    """Spell a license as SPDX does, where it has such a name; else in its own words.
+
+    >>> as_spdx("apache-2.0"), as_spdx("mit OR gpl-3.0-only"), as_spdx("llama3")
+    ('Apache-2.0', 'MIT OR GPL-3.0-only', 'llama3')
+
+    Args:
+        text: An identifier or an expression, in capitals or not.
+
+    """
+    from license_expression import get_spdx_licensing
+
+    return str(get_spdx_licensing().validate(text).normalized_expression or text)
+
+
+def is_allowed(license: str, allowed: Collection[str]) -> bool:
+    """Return whether a license can be kept by those that are allowed.
+
+    Of alternatives (`MIT OR GPL-3.0-only`) one is enough, of what holds together (`AND`) all count.
+
+    >>> is_allowed("MIT OR GPL-3.0-only", ["mit"]), is_allowed("MIT AND GPL-3.0-only", ["mit"])
+    (True, False)
+
+    Args:
+        license: An SPDX expression, or the words of one that SPDX does not know.
+        allowed: SPDX identifiers, or such words.
+
+    """
+    from license_expression import get_spdx_licensing
+
+    known = {as_spdx(each) for each in allowed}
+    if as_spdx(license) in known:
+        return True
+    licensing = get_spdx_licensing()
+    if licensing.validate(license).errors:
+        return False
+    parsed = licensing.parse(license)
+    choices = licensing.license_symbols(parsed, unique=True, decompose=False)
+    verdicts = {each: licensing.TRUE if str(each) in known else licensing.FALSE for each in choices}
+    return bool(parsed.subs(verdicts, simplify=True) == licensing.TRUE)
 
 
 def _classified(classifiers: Sequence[str]) -> list[str]:
