@@ -1,6 +1,5 @@
 """`posttrain lineage licenses`: under which licenses all that went into something comes."""
 
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,8 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from posttrain.provenance.ledger import Ledger, StageRun
 
 
