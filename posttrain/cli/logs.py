@@ -11,10 +11,10 @@ import click
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.cli.options import Documented
-from posttrain.pipeline.execution.log_tail import LogTail
 from posttrain.stage.errors import UserError, nearest
 
 if TYPE_CHECKING:
+    from posttrain.pipeline.execution.log_tail import LogTail
     from posttrain.provenance.ledger import Ledger, Run
 
 _POLL_SECONDS = 0.3
@@ -95,10 +95,12 @@ class _Followed:
     """The logs of a run."""
 
     only: str | None
-    tails: dict[str, LogTail] = field(default_factory=dict)
+    tails: "dict[str, LogTail]" = field(default_factory=dict)
 
     def say(self, found: Mapping[str, Path], most: int | None = None) -> None:
         """Print what came since; of what was there before, `most` lines of each."""
+        from posttrain.pipeline.execution.log_tail import LogTail
+
         width = max(_WIDTH, *map(len, found)) if found else _WIDTH
         for stage, path in found.items():
             if self.only not in (None, stage):

@@ -207,14 +207,18 @@ def _run_flow(
     except RuntimeError as error:
         if executor.prefect_run_id is not None:
             raise
-        reason = first_line(error).rstrip("/.")
-        theirs = "unset PREFECT_API_URL"
-        if profile is not None and profile.url is not None:
-            theirs = f"change the {profile} (prefect config unset PREFECT_API_URL)"
-        raise UserError(
-            f"Prefect did not start: {reason}; "
-            f"run with --local, or {theirs} if it names a server that is gone"
-        ) from None
+        raise _not_started(error, profile) from None
+
+
+def _not_started(error: RuntimeError, profile: PrefectProfile | None) -> UserError:
+    """Say which server does not answer, and where its address stands."""
+    theirs = "unset PREFECT_API_URL"
+    if profile is not None and profile.url is not None:
+        theirs = f"change the {profile} (prefect config unset PREFECT_API_URL)"
+    return UserError(
+        f"Prefect did not start: {first_line(error).rstrip('/.')}; "
+        f"run with --local, or {theirs} if it names a server that is gone"
+    )
 
 
 def _begin_server() -> TemporaryServer | None:

@@ -10,9 +10,10 @@ from posttrain.pipeline.slots import parts_in_code
 from posttrain.provenance.code.distributions import distributions
 from posttrain.provenance.key import nested
 from posttrain.provenance.ledger import ArtifactRecord, StageRun
-from posttrain.publishing.release.licenses import UNKNOWN, package_license
-from posttrain.publishing.release.stated_licenses import (
+from posttrain.publishing.release.licenses import (
+    UNKNOWN,
     StatedLicense,
+    package_license,
     stated_at_hub,
     stated_in,
 )

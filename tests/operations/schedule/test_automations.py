@@ -62,6 +62,7 @@ def test_the_server_tells_of_runs_that_nobody_makes(lab, told):
     lab.until(lambda: lab.ask("/automations/filter", wanted), 60)
     lab.schedule("run", "watched")
     failed = lab.tick("watched", "failed")
+    lab.until(lambda: lab.flow_run(failed)["state_type"] == "FAILED")
     # No secret of the address stands in what people see.
     assert url not in json.dumps(lab.ask("/automations/filter", {}))
 

@@ -9,7 +9,7 @@ from posttrain.provenance.ledger import ArtifactRecord, StageRun
 from posttrain.publishing.release import inputs as inputs_module
 from posttrain.publishing.release.config import LicenseGate
 from posttrain.publishing.release.inputs import outside_inputs
-from posttrain.publishing.release.stated_licenses import StatedLicense, stated_at_hub, stated_in
+from posttrain.publishing.release.licenses import StatedLicense, stated_at_hub, stated_in
 
 
 def stage(task, /, *files, **params):
