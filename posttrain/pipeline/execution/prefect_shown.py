@@ -113,6 +113,9 @@ class RunShown:
 
         """
         executor = self.executor
+        if errors:
+            # Only what ended well has a report.
+            self.page = None
         records = [executor.results[each] for each in executor.planner.dag.order()
                    if each in executor.results]  # fmt: skip
         self._keep("stages", "table", "Stages of the run", _stage_rows(records, errors))
@@ -126,8 +129,14 @@ class RunShown:
 
     def _told(self, records: Sequence[StageRun]) -> str:
         executor = self.executor
+        run = executor.ledger.run(executor.run_id)
+        assert run is not None
+        changed = " with local changes" if run.git_dirty else ""
         lines = [
-            f"# {executor.planner.recipe.name}: run {executor.run_id}",
+            f"# {executor.planner.recipe.name}: run {run.id}",
+            f"- by: {run.actor or 'nobody said'}",
+            f"- command: `{run.command}`",
+            f"- commit: {run.git_commit or 'none'}{changed}",
             f"- logs: `posttrain logs --run {executor.run_id}`, in "
             f"`{executor.planner.workspace.run_dir(executor.run_id)}`",
             "- all of it in a browser: `posttrain ui`",
@@ -138,7 +147,7 @@ class RunShown:
             lines.append(f"- curves: [MLflow]({address})")
         made = [out for each in records if each.status != "failed" for out in each.outputs]
         if made:
-            lines += ["", "| output | from what, with what came of it |", "|---|---|"]
+            lines += ["", "| output | what it was made from |", "|---|---|"]
             lines += [f"| {out.path} | `posttrain lineage up {out.digest[:12]}` |" for out in made]
         return "\n".join(lines)
 
@@ -242,7 +251,8 @@ def _stage_rows(
     records: Sequence[StageRun], errors: Mapping[str, BaseException]
 ) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = [
-        {"stage": each.stage, "status": each.status, "seconds": round(each.seconds, 1),
+        {"stage": each.stage, "status": each.status,
+         "seconds": round(each.seconds, 1) if each.status == "succeeded" else None,
          "began": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(each.started)),
          "key": each.key[:12]}
         for each in records if each.stage not in errors

@@ -90,7 +90,11 @@ def test_a_run_by_the_users_profile_is_shown_by_its_server(
     (tmp_path / "home/.prefect").mkdir(parents=True)
     profiles = tmp_path / "home/.prefect/profiles.toml"
     profiles.write_text(f'active = "lab"\n[profiles.lab]\nPREFECT_API_URL = "{server.url}"\n')
-    env = {"HOME": str(tmp_path / "home"), "POSTTRAIN_TRACKING": "off"}
+    env = {
+        "HOME": str(tmp_path / "home"),
+        "POSTTRAIN_TRACKING": "off",
+        "POSTTRAIN_ACTOR": "ada",
+    }
     said = "    print('hello from a stage')\n"
     edit(toy.root / toy.package / "stage.py", "    # a comment\n", said)
     toy.recipe("second: {mood: fail}\n")
@@ -125,4 +129,10 @@ def test_a_run_by_the_users_profile_is_shown_by_its_server(
         ("second", "failed"),
     ]
     assert "data/first/result.json" in found["chain-run"]["data"]
+    assert "\n- by: ada\n" in found["chain-run"]["data"]
+    assert "chain-report" not in found
+
+    toy.recipe("second: {mood: fine}\n")
+    assert toy.cli("run", env=env).returncode == 0
+    found = {each["key"]: each for each in server("/artifacts/latest/filter", limit=50)}
     assert f"({(toy.root / 'report.html').as_uri()})" in found["chain-report"]["data"]
