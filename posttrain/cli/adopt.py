@@ -80,6 +80,7 @@ def adopt_(
                 command=" ".join(["posttrain adopt", *(f"--anyway {name}" for name in anyway)]),
                 why=reason,
                 folder=session.workspace.folder,
+                actor=session.workspace.actor,
             )
         click.echo(f"{len(done)} of {len(found)} stages adopted: {_names(adopted) or 'none'}.")
 

@@ -11,6 +11,7 @@ from posttrain.cli.files import write_text
 from posttrain.cli.impact import impact
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.cli.legends import say_legend
+from posttrain.cli.licenses import licenses
 from posttrain.cli.options import DocumentedGroup
 from posttrain.cli.recall import recall, recalls
 from posttrain.cli.tables import colored, print_table
@@ -197,5 +198,5 @@ def as_object(each: StageComparison) -> dict[str, Any]:
     }
 
 
-for _command in (impact, recall, recalls):
+for _command in (impact, licenses, recall, recalls):
     lineage.add_command(_command)

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from posttrain.cli.options import Documented
 from posttrain.stage.errors import UserError, nearest
 
 if TYPE_CHECKING:
+    from posttrain.pipeline.execution.log_tail import LogTail
     from posttrain.provenance.ledger import Ledger, Run
 
 _POLL_SECONDS = 0.3
@@ -90,37 +91,21 @@ def _host(ledger: "Ledger", run: "Run") -> str:
 
 
 @dataclass
-class _Tail:
-    """One log, read as it grows."""
-
-    path: Path
-    place: int = 0
-    rest: str = ""
-
-    def lines(self) -> Iterator[str]:
-        """Whole lines that came since."""
-        with self.path.open("rb") as stream:
-            stream.seek(self.place)
-            new = stream.read()
-        self.place += len(new)
-        *whole, self.rest = (self.rest + new.decode("utf-8", errors="replace")).split("\n")
-        yield from whole
-
-
-@dataclass
 class _Followed:
     """The logs of a run."""
 
     only: str | None
-    tails: dict[str, _Tail] = field(default_factory=dict)
+    tails: "dict[str, LogTail]" = field(default_factory=dict)
 
     def say(self, found: Mapping[str, Path], most: int | None = None) -> None:
         """Print what came since; of what was there before, `most` lines of each."""
+        from posttrain.pipeline.execution.log_tail import LogTail
+
         width = max(_WIDTH, *map(len, found)) if found else _WIDTH
         for stage, path in found.items():
             if self.only not in (None, stage):
                 continue
-            tail = self.tails.setdefault(stage, _Tail(path))
+            tail = self.tails.setdefault(stage, LogTail(path))
             front = "" if self.only else f"{stage:<{width}} | "
             for line in _last([*tail.lines()], most):
                 click.echo(front + line)

@@ -7,6 +7,7 @@ import click
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.cli.options import Documented
+from posttrain.provenance.actor import actor_at
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.lineage.graph import Node
 from posttrain.provenance.lineage.impact import Impact, impact
@@ -46,12 +47,13 @@ def recall(
     root = workspace_root(ledger_at)
     with existing_ledger(ledger_at) as ledger:
         selected = find_node(ledger, node, root=root, cwd=Path.cwd())
+        actor = actor_at(root)
         if withdraw:
-            done = take_back(ledger, selected, reason=reason)
+            done = take_back(ledger, selected, reason=reason, actor=actor)
             click.echo(f"{len(done)} recalls are lifted")
             return
         cleared = [] if predicate is None else _cleared(ledger, selected, predicate, root)
-        mark(ledger, selected, reason=reason, predicate=predicate, cleared=cleared)
+        mark(ledger, selected, reason=reason, predicate=predicate, cleared=cleared, actor=actor)
         found = impact(ledger, selected, root)
         refused = _refused(ledger, found)
     click.echo(f"Recalled. {len(refused)} of {len(found.affected)} nodes after it are refused now:")
@@ -97,6 +99,7 @@ def recalls(ledger_at: str | None) -> None:
     for each in standing:
         day = time.strftime("%Y-%m-%d", time.gmtime(each.recalled))
         rows = f" (rows where {each.predicate})" if each.predicate else ""
-        click.echo(f"{day}  {each.digest[:12]}{rows}  {each.reason}")
+        by = f" ({each.actor})" if each.actor else ""
+        click.echo(f"{day}  {each.digest[:12]}{rows}  {each.reason}{by}")
     if not standing:
         click.echo("Nothing is recalled.")

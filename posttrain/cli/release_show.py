@@ -30,8 +30,8 @@ def list_(name: str | None, history: bool) -> None:
         rows = []
         for each in promotions(root, name):
             when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(each.when))
-            rows.append((when, each.tag, f"{each.name}@{each.version}", each.reason))
-        print_table(("when", "environment", "release", "reason"), rows)
+            rows.append((when, each.tag, f"{each.name}@{each.version}", each.actor, each.reason))
+        print_table(("when", "environment", "release", "by", "reason"), rows)
         return
     found = registered(root, name)
     if not found:
@@ -58,6 +58,10 @@ def show(target: str) -> None:
     click.echo(f"{tag}  {folder}")
     click.echo(f"commit {about['commit']}  level {about['level']}  parent {about['parent'] or '-'}")
     click.echo(f"policy {about['policy']['sha256']}")
+    # Releases of older versions do not say it.
+    for did, who in about.get("people", {}).items():
+        names = [who] if isinstance(who, str) else who or ["nobody said who"]
+        click.echo(f"{did} by {', '.join(names)}")
     metrics = contents.evidence("metrics")
     rows = []
     for name, value in metrics["evaluation"].items():

@@ -155,7 +155,9 @@ def execute(
 
     with nullcontext(shown) if shown else progress_display() as display:
         try:
-            runner = runner_of(local=local, slots=slots)
+            whole = len(decisions) == len(session.dag.stages)
+            page = session.page if whole else None
+            runner = runner_of(local=local, slots=slots, page=page)
             bring_up_to_date(
                 session, decisions, runner, display, command, then=then, complain=_note
             )

@@ -31,8 +31,15 @@ _NUM_RUNS = 5
 @click.command(cls=Documented)
 @recipe_argument
 @overrides_option
-def status(recipe: Path, overrides: tuple[str, ...]) -> None:
-    """Show the state of every stage of RECIPE and what it made."""
+@click.option("--by", metavar="TEXT", help="Of the last runs those of people whose name has TEXT.")
+def status(recipe: Path, overrides: tuple[str, ...], by: str | None) -> None:
+    """Show the state of every stage of RECIPE, what it made, and who ran it last.
+
+    Examples:
+      posttrain status
+      posttrain status recipes/mine --by ada      the last runs that ada began
+
+    """
     from posttrain.pipeline.execution.session import open_session
 
     with open_session(recipe, overrides) as session:
@@ -44,7 +51,7 @@ def status(recipe: Path, overrides: tuple[str, ...]) -> None:
             told = decision.reasons if decision.action == "missing" else decision.unseen
             for line in told:
                 click.echo(f"note: {line}")
-        runs = _runs(session)
+        runs = _runs(session, by)
         if runs.row_count:
             console.print()
             console.print(runs)
@@ -65,13 +72,19 @@ def _stages(session: "Session", decisions: "Sequence[Decision]") -> Table:
     return table
 
 
-def _runs(session: "Session") -> Table:
-    """The last runs of this recipe, newest first."""
+def _runs(session: "Session", by: str | None) -> Table:
+    """The last runs of this recipe, newest first; all of one person's where one is asked for."""
     headings = ("run", "started", "took", "status")
-    table = plain_table(*headings, "command", unbroken=headings)
-    own = [run for run in session.ledger.runs() if run.recipe == session.recipe.name]
-    for run in own[:_NUM_RUNS]:
+    table = plain_table(*headings, "by", "command", unbroken=headings)
+    own = [
+        run
+        for run in session.ledger.runs()
+        if run.recipe == session.recipe.name and (by or "").lower() in (run.actor or "").lower()
+    ]
+    for run in own[: None if by else _NUM_RUNS]:
         took = "" if run.ended is None else duration(max(0.0, run.ended - run.started))
         started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started))
-        table.add_row(run.id, started, took, run.status, run.command)
+        # The address is for who asks the ledger: it would take a third of the line.
+        who = (run.actor or "").partition(" <")[0]
+        table.add_row(run.id, started, took, run.status, who, run.command)
     return table

@@ -13,7 +13,7 @@ from rich.console import Console
 from posttrain import __version__
 from posttrain.cli.legends import say_legend
 from posttrain.operations.python.runs import facts_of
-from posttrain.pipeline.execution.session import Session
+from posttrain.pipeline.execution.session import REPORT_FILE, Session
 from posttrain.pipeline.gathered_claims import claims_of_recipe
 from posttrain.provenance.ledger import Run, conflicts, explain_conflict
 from posttrain.provenance.lineage.artifacts import Finder
@@ -21,7 +21,6 @@ from posttrain.views.report import ReportExtras, StageFacts, summary_table, writ
 from posttrain.views.report.changes import RunChange
 from posttrain.views.report.glance import glance
 
-REPORT_FILE = "report.html"
 _VERSIONS = ("torch", "transformers", "polars", "prefect", "dvc", "mlflow")
 
 
@@ -30,8 +29,7 @@ def page_of(session: Session, *, alone: bool) -> Path:
     if alone:
         (record,) = session.records.values()
         return session.workspace.run_dir(record.run_id) / REPORT_FILE
-    folder = session.workspace.tries if session.tries else session.recipe.directory
-    return folder / REPORT_FILE
+    return session.page
 
 
 def show_summary(session: Session, seconds: float, *, alone: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from posttrain.pipeline.execution.display import Display
 from posttrain.pipeline.execution.executor import Executor
@@ -58,12 +59,15 @@ def bring_up_to_date(
             complain(complaint)
 
 
-def runner_of(*, local: bool, slots: int) -> Callable[[Executor, Sequence[str]], None]:
+def runner_of(
+    *, local: bool, slots: int, page: Path | None = None
+) -> Callable[[Executor, Sequence[str]], None]:
     """Choose who carries out stages.
 
     Args:
         local: Threads of this process, in place of Prefect.
         slots: Stages at once.
+        page: The report that is written afterwards; Prefect's pages refer to it.
 
     Returns:
         What `Session.run` takes.
@@ -75,4 +79,4 @@ def runner_of(*, local: bool, slots: int) -> Callable[[Executor, Sequence[str]],
         return lambda executor, names: run_locally(executor, names, slots=slots)
     from posttrain.pipeline.execution.prefect import run_with_prefect
 
-    return lambda executor, names: run_with_prefect(executor, names, slots=slots)
+    return lambda executor, names: run_with_prefect(executor, names, slots=slots, page=page)

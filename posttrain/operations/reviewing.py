@@ -14,7 +14,7 @@ from posttrain.data.reviews import (
     review,
     reviewer_id,
 )
-from posttrain.provenance.git import ask_git
+from posttrain.provenance.actor import ACTOR, actor_at
 from posttrain.provenance.ledger import ArtifactRecord, Composition, Ledger
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.stage.errors import UserError
@@ -24,25 +24,24 @@ FOLDER_OF_REVIEWS = "reviews"
 
 
 def reviewer_at(root: Path) -> str:
-    """Name the person at the keyboard, as git does.
+    """Name the person at the keyboard, see `actor_at`.
 
     Args:
         root: The project.
 
     Returns:
-        `Name <address>`.
+        `Name <address>`, or what POSTTRAIN_ACTOR says.
 
     Raises:
-        UserError: git knows nobody.
+        UserError: Nobody said who it is.
 
     """
-    name, address = (ask_git(root, "config", f"user.{each}") for each in ("name", "email"))
-    if not name or not address:
+    if (actor := actor_at(root)) is None:
         raise UserError(
             "git knows no user.name and user.email, and a review is of somebody; set both with:"
-            " git config user.name"
+            f" git config user.name, or set {ACTOR}"
         )
-    return f"{name} <{address}>"
+    return actor
 
 
 def reviews_of(root: Path, table: str) -> Path:

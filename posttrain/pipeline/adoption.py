@@ -107,6 +107,7 @@ def adopt(
     command: str,
     why: str,
     folder: str | None = None,
+    actor: str | None = None,
 ) -> list[StageRun]:
     """Record each candidate to adopt under its key of today, with where the bytes are from.
 
@@ -117,6 +118,7 @@ def adopt(
         command: What was typed.
         why: A person's reason for what was taken over although something differs.
         folder: Of the recipe, from the project's root.
+        actor: Who takes it over.
 
     Returns:
         The stage runs that were appended.
@@ -128,6 +130,7 @@ def adopt(
         recipe=recipe,
         started=now,
         command=command,
+        actor=actor,
     )
     taken = [
         (replace(_record(each.source, each.key), run_id=run.id, started=now, ended=now), each)

@@ -13,6 +13,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from posttrain.pipeline.recipe import Recipe
+from posttrain.provenance.actor import actor_at
 from posttrain.provenance.ledger.location import STATE_DIR, project_root
 from posttrain.stage.errors import UserError
 from posttrain.stage.files import nearest_existing
@@ -42,6 +43,11 @@ class Workspace:
     def folder(self) -> str:
         """The recipe's folder from the project's root, `.` for the root itself."""
         return self.recipe_dir.relative_to(self.root).as_posix()
+
+    @property
+    def actor(self) -> str | None:
+        """Who works here; see `actor_at`."""
+        return actor_at(self.root)
 
     @property
     def slug(self) -> str:

@@ -44,7 +44,7 @@ def test_artifacts_are_shown_whole_and_a_changed_stage_is_out_of_date(toy):
     ]
     (result,) = made["first"].outputs
     assert lines[2].split() == ["data/first/result.json", "10", "B", result.digest[:12]]
-    assert lines[-1].startswith(made["first"].run_id)
+    assert sum(line.startswith(made["first"].run_id) for line in lines) == 1
     assert max(map(len, lines)) <= 80
 
 
@@ -55,6 +55,19 @@ def test_the_runs_are_those_of_the_recipe(toy):
     done = CliRunner().invoke(status, [str(other.parent)], catch_exceptions=False)
     assert done.exit_code == 0
     assert ran not in done.output
+
+
+def test_runs_are_asked_for_by_whose_they_are(toy, monkeypatch):
+    monkeypatch.setenv("POSTTRAIN_ACTOR", "Ada <ada@example.org>")
+    hers = toy.run()["first"].run_id
+    monkeypatch.setenv("POSTTRAIN_ACTOR", "grace")
+    other = toy.run("first.amount=2")["first"].run_id
+    done = CliRunner().invoke(status, [str(toy.root), "--by", "EXAMPLE.org"])
+    assert [each in done.output for each in (hers, other)] == [True, False]
+    (line,) = (line for line in done.output.splitlines() if hers in line)
+    assert line.split()[-3:] == ["succeeded", "Ada", "test"]
+    # Whose it is decides no key.
+    assert all(each.action == "cached" for each in toy.plan("first.amount=2").values())
 
 
 def test_a_plan_counts_only_the_times_that_are_known(toy):

@@ -159,5 +159,6 @@ def notify(schedule: Schedule, tick: Tick, root: Path) -> str:
     config = schedule.config
     if "failure" not in config.notify_on:
         return "over; no attempt is left"
-    sent = send_notice(notice, url=config.notify_url, command=config.notify_command, root=root)
+    url = None if config.automation else config.notify_url
+    sent = send_notice(notice, url=url, command=config.notify_command, root=root)
     return "; ".join(["over; no attempt is left", *sent])

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from posttrain.operations.schedule.moved import require_watchable
 from posttrain.operations.schedule.notes import ScheduleNotes, open_notes
@@ -62,6 +62,9 @@ class ScheduleConfig(StageConfig):
     """Local command that gets the same on standard input."""
     notify_on: tuple[Literal["failure", "missed"], ...] = ("failure", "missed")
     """Which of the two is told of: a run that failed for good, runs that were missed."""
+    automation: bool = False
+    """Prefect's server calls `notify_url` by itself, also where no worker is there: of runs that
+    nobody begins, and of failures that nobody tries again, of which posttrain then does not."""
 
     @classmethod
     def noted(cls, values: dict[str, Any]) -> "ScheduleConfig":
@@ -88,6 +91,12 @@ class ScheduleConfig(StageConfig):
     @classmethod
     def _watch(cls, items: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(require_watchable(item) for item in items)
+
+    @model_validator(mode="after")
+    def _automation(self) -> Self:
+        if self.automation and self.notify_url is None:
+            raise ValueError("automation: Prefect calls notify_url; set it, or leave this out")
+        return self
 
     @field_validator("notify_command")
     @classmethod

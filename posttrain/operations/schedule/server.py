@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from posttrain.operations.schedule.automations import automate, remove_automations
 from posttrain.operations.schedule.notes import Tick
 from posttrain.operations.schedule.recipes import Schedule
 from posttrain.operations.schedule.times import Clock
@@ -67,7 +68,7 @@ class Server:
 
         cron = CronSchedule(cron=schedule.clock.cron, timezone=schedule.clock.timezone)
         strategy = {"enqueue": "ENQUEUE", "cancel": "CANCEL_NEW"}[schedule.config.overlap]
-        self.client.create_deployment(
+        deployment = self.client.create_deployment(
             flow_id=self.client.create_flow_from_name(FLOW_NAME),
             name=schedule.name,
             version=version_of(schedule),
@@ -85,6 +86,7 @@ class Server:
             job_variables=dict(owner),
             enforce_parameter_schema=False,
         )
+        automate(self.client, schedule, str(deployment))
 
     def pause(self, deployment: Any, *, paused: bool) -> None:
         """Let nothing be laid out, or let it again."""
@@ -93,6 +95,7 @@ class Server:
 
     def withdraw(self, deployment: Any) -> None:
         """Take a schedule's deployment away, and the runs that are laid out with it."""
+        remove_automations(self.client, deployment.name)
         self.client.delete_deployment(deployment.id)
 
     def deployments(self) -> dict[str, Any]:

@@ -245,6 +245,7 @@ def begin_run(planner: Planner, command: str) -> Run:
         git_commit=revision.commit,
         git_dirty=revision.dirty,
         overrides={name: str(value) for name, value in recipe.overrides.items()},
+        actor=planner.workspace.actor,
     )
     planner.ledger.begin_run(run, folder=planner.workspace.folder)
     return run

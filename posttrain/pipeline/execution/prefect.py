@@ -11,7 +11,7 @@ import importlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,12 +20,19 @@ from typing import TYPE_CHECKING, Any
 from posttrain.pipeline.execution.executor import Executor
 from posttrain.pipeline.execution.failures import ServerFailed, StageFailed, raise_all
 from posttrain.pipeline.execution.head_start import HeadStart
+from posttrain.pipeline.execution.prefect_profile import (
+    PREFECT_PROFILES,
+    PrefectProfile,
+    active_profile,
+    say_where,
+)
 from posttrain.pipeline.execution.prefect_server import (
     AS_TEMPORARY,
     TemporaryServer,
     await_answer,
     kept_process,
 )
+from posttrain.pipeline.execution.prefect_shown import RunShown, shown_by_prefect
 from posttrain.stage.errors import UserError, first_line
 from posttrain.views.tracking.blank import keep_blank, lay_blank
 
@@ -65,9 +72,19 @@ class _Ends:
             raise RuntimeError(f"Prefect did not run {', '.join(missing)}")
 
 
-def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) -> None:
-    """Bring `names` up to date through a Prefect flow run, which the executor remembers."""
-    configure(executor.planner.workspace.state)
+def run_with_prefect(
+    executor: Executor, names: Sequence[str], *, slots: int, page: Path | None = None
+) -> None:
+    """Bring `names` up to date through a Prefect flow run, which the executor remembers.
+
+    Args:
+        executor: Brings a stage up to date.
+        names: Stages to run, in an order in which they can.
+        slots: Stages at once.
+        page: The report that will be written afterwards, to which Prefect's pages refer.
+
+    """
+    profile = configure(executor.planner.workspace.state)
     with HeadStart(executor, names, slots=slots) as ahead:
         server = _begin_server()
         if server is None:
@@ -82,11 +99,11 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
             del os.environ["PREFECT_API_URL"]
         ends = _Ends()
         try:
-            with _without_heartbeat():
+            with _without_heartbeat(), shown_by_prefect(executor, page) as shown:
                 if server is not None:
                     server.wait()
                 ahead.hand_over()
-                _run_flow(executor, names, ahead, ends, slots=slots)
+                _run_flow(executor, names, ahead, ends, shown, slots=slots, profile=profile)
         finally:
             if server is not None and executor.prefect_run_id is not None:
                 # It ends while the rest of the run is written.
@@ -118,7 +135,14 @@ def _without_heartbeat() -> Iterator[None]:
 
 
 def _run_flow(
-    executor: Executor, names: Sequence[str], ahead: HeadStart, ends: _Ends, *, slots: int
+    executor: Executor,
+    names: Sequence[str],
+    ahead: HeadStart,
+    ends: _Ends,
+    shown: RunShown,
+    *,
+    slots: int,
+    profile: PrefectProfile | None,
 ) -> None:
     from prefect import flow, task
     from prefect.cache_policies import NO_CACHE
@@ -141,7 +165,8 @@ def _run_flow(
         from prefect.runtime import task_run
 
         try:
-            record = ahead.bring_up_to_date(name, attempt=task_run.run_count or 1)
+            with shown.stage(name, str(task_run.id)):
+                record = ahead.bring_up_to_date(name, attempt=task_run.run_count or 1)
         except BaseException as error:
             ends.errors[name] = error
             raise
@@ -174,6 +199,7 @@ def _run_flow(
                 name, wait_for=[futures[up] for up in dag.upstream(name) if up in futures]
             )
         wait(list(futures.values()))
+        shown.conclude(ends.errors)
         ends.conclude(names)
 
     try:
@@ -181,17 +207,24 @@ def _run_flow(
     except RuntimeError as error:
         if executor.prefect_run_id is not None:
             raise
-        reason = first_line(error).rstrip("/.")
-        raise UserError(
-            f"Prefect did not start: {reason}; "
-            "run with --local, or unset PREFECT_API_URL if it names a server that is gone"
-        ) from None
+        raise _not_started(error, profile) from None
+
+
+def _not_started(error: RuntimeError, profile: PrefectProfile | None) -> UserError:
+    """Say which server does not answer, and where its address stands."""
+    theirs = "unset PREFECT_API_URL"
+    if profile is not None and profile.url is not None:
+        theirs = f"change the {profile} (prefect config unset PREFECT_API_URL)"
+    return UserError(
+        f"Prefect did not start: {first_line(error).rstrip('/.')}; "
+        f"run with --local, or {theirs} if it names a server that is gone"
+    )
 
 
 def _begin_server() -> TemporaryServer | None:
     """Start the server before Prefect is imported, where nobody says another thing of it."""
     home = Path(os.environ["PREFECT_HOME"])
-    named = {name for name in os.environ if name.startswith("PREFECT_")} - {*_DEFAULTS}
+    named = {name for name in os.environ if name.startswith("PREFECT_")}
     read = any(
         text in Path(name).read_text(encoding="utf-8", errors="replace")
         for name, text in _SETTINGS_FILES.items()
@@ -201,7 +234,7 @@ def _begin_server() -> TemporaryServer | None:
         read
         or (home / "profiles.toml").exists()
         or "prefect" in sys.modules
-        or named - {*_DEFAULTS}
+        or named - {*_DEFAULTS, "PREFECT_HOME"}
     ):
         return None
     return TemporaryServer(home, seconds=float(os.environ[_STARTUP]))
@@ -266,7 +299,6 @@ def _worth_retrying(_task: Any, _run: "TaskRun", state: "State[Any]") -> bool:
 
 _STARTUP = "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"
 _DEFAULTS = {
-    "PREFECT_HOME": "",
     # A failed stage is said once, by us: Prefect would add a traceback and a line for each stage
     # that waits for it.
     "PREFECT_LOGGING_LEVEL": "CRITICAL",
@@ -279,12 +311,29 @@ _DEFAULTS = {
 }
 
 
-def configure(state: Path) -> None:
-    """Settings that Prefect reads when it is imported; what the user set stays."""
-    for name, value in (_DEFAULTS | {"PREFECT_HOME": str(state / "prefect")}).items():
-        os.environ.setdefault(name, value)
-    if "PREFECT_API_URL" not in os.environ and shutil.disk_usage(state).free < _SERVER_BYTES:
+def configure(state: Path) -> PrefectProfile | None:
+    """Settings that Prefect reads when it is imported; what the user set stays.
+
+    Args:
+        state: Of the project; Prefect's own is kept in it.
+
+    Returns:
+        The user's profile, where it says something.
+
+    """
+    profile = active_profile(state / "prefect")
+    if profile is not None:
+        os.environ[PREFECT_PROFILES] = str(profile.path)
+        say_where(profile)
+    theirs: Collection[str] = () if profile is None else profile.settings.keys()
+    for name, value in _DEFAULTS.items():
+        if name not in theirs:
+            os.environ.setdefault(name, value)
+    os.environ.setdefault("PREFECT_HOME", str(state / "prefect"))
+    elsewhere = "PREFECT_API_URL" in {*os.environ, *theirs}
+    if not elsewhere and shutil.disk_usage(state).free < _SERVER_BYTES:
         raise UserError(
             f"no space left on the disk of {state}: Prefect's own database needs "
             f"{_SERVER_BYTES >> 20} MB; free some, or run with --local"
         )
+    return profile

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from posttrain.pipeline.execution.executor import Executor
     from posttrain.views.tracking.base import Tracker
 
+REPORT_FILE = "report.html"
 Runner = Callable[["Executor", Sequence[str]], None]
 
 
@@ -60,6 +61,11 @@ class Session:
     """What is generated lies beside the committed files, which say what the recipe says."""
     ends_process: bool = True
     """A signal ends this process with the run; one that goes on, as a notebook's, says False."""
+
+    @property
+    def page(self) -> Path:
+        """The report of the whole recipe: beside it, or with what a try generates."""
+        return (self.workspace.tries if self.tries else self.recipe.directory) / REPORT_FILE
 
     def entries(self) -> list[LockEntry]:
         """Every stage as dvc.yaml describes it."""

@@ -16,8 +16,10 @@ TRACKED = "mlflow_run_id"
 """The note on a run or stage run: id of the MLflow run that shows it, where that came late."""
 RECIPE_FOLDER = "recipe_folder"
 """The note on a run: the folder of its recipe from the project's root, `.` for the root itself."""
-_RELEASES = "SELECT tag,created,git_commit,statement,derivation FROM releases ORDER BY num"
-_RECALLS = "SELECT id,digest,reason,recalled,predicate,withdrawn,cleared FROM recalls ORDER BY num"
+_RELEASES = "SELECT tag,created,git_commit,statement,derivation,actor FROM releases ORDER BY num"
+_RECALLS = (
+    "SELECT id,digest,reason,recalled,predicate,withdrawn,cleared,actor FROM recalls ORDER BY num"
+)
 _NOTED = "SELECT subject,value FROM annotations WHERE name=:name ORDER BY num"
 _VERIFICATIONS = f"SELECT value FROM annotations WHERE name LIKE '{_VERIFIED}%'"
 _OF_KEYS = (
@@ -76,7 +78,14 @@ class Annotations:
         rows = self._store.query(_RELEASES)
         edges = read_edges(self._store, [row.derivation for row in rows])
         return [
-            Release(row.tag, row.created, edges[row.derivation][0], row.git_commit, row.statement)
+            Release(
+                row.tag,
+                row.created,
+                edges[row.derivation][0],
+                row.git_commit,
+                row.statement,
+                row.actor,
+            )
             for row in rows
         ]
 

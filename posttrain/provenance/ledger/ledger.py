@@ -41,6 +41,7 @@ _OF_WHOLES = (
 
 _READ = (
     "id,recipe,started,command,ended,status,git_commit,git_dirty,prefect_run_id,overrides,process,"
+    "actor,"
     f"{annotated('mlflow_run_id', 'runs')} AS mlflow_run_id"
 )
 _FINISH = (

@@ -90,7 +90,10 @@ class StageRun:
 
 @dataclass(frozen=True)
 class Run:
-    """One invocation of a recipe. A run whose process is gone reads as killed."""
+    """One invocation of a recipe. A run whose process is gone reads as killed.
+
+    `actor` is who began it, where that is known; so of releases and recalls.
+    """
 
     id: str
     recipe: str
@@ -103,6 +106,7 @@ class Run:
     mlflow_run_id: str | None = None
     prefect_run_id: str | None = None
     overrides: Mapping[str, str] = field(default_factory=dict)
+    actor: str | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,7 @@ class Release:
     members: tuple[ArtifactRecord, ...]
     git_commit: str | None = None
     statement: str | None = None
+    actor: str | None = None
 
 
 @dataclass(frozen=True)
@@ -143,6 +148,7 @@ class Recall:
     predicate: str | None = None
     withdrawn: bool = False
     cleared: tuple[str, ...] = ()
+    actor: str | None = None
 
 
 @dataclass(frozen=True)

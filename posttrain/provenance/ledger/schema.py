@@ -54,6 +54,8 @@ RUNS = Table(
     Column("overrides", Text, nullable=False),
     # Who is running it: host, process id and that process' birth, to tell a killed run.
     Column("process", String, nullable=False),
+    # The person or service, where it is known; so of releases and recalls.
+    Column("actor", String),
 )
 
 DOCUMENTS = Table(
@@ -140,6 +142,7 @@ RELEASES = Table(
     Column("git_commit", String),
     Column("statement", String),
     Column("derivation", _NUM, ForeignKey("derivations.num"), nullable=False, index=True),
+    Column("actor", String),
 )
 
 # An artifact and what it carries inside: a checkpoint its tokenizer, a table its verifiers. As for
@@ -172,4 +175,5 @@ RECALLS = Table(
     Column("predicate", Text),
     Column("withdrawn", Boolean, nullable=False),
     Column("cleared", Text, nullable=False),
+    Column("actor", String),
 )

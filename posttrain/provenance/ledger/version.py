@@ -5,7 +5,7 @@ from posttrain.provenance.ledger.store import Store
 from posttrain.stage.errors import UserError, masked
 
 # Every revision ever released, oldest first; each has a file in migrations/versions.
-REVISIONS = ("0001", "0002", "0003", "0004")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 HEAD = REVISIONS[-1]
 
 

@@ -18,6 +18,7 @@ def recall(
     reason: str,
     predicate: str | None = None,
     cleared: Sequence[str] = (),
+    actor: str | None = None,
 ) -> list[Recall]:
     """Mark an artifact, every output of a stage run, or every member of a release as bad.
 
@@ -27,6 +28,7 @@ def recall(
         reason: For whoever meets it later.
         predicate: Which rows are bad, as a polars SQL expression; None for all of it.
         cleared: Digests of what was made from it and is good all the same.
+        actor: Who says so.
 
     Returns:
         One recall per digest.
@@ -39,20 +41,25 @@ def recall(
         raise UserError("a recall needs a reason: --reason 'what is wrong with it'")
     now = time.time()
     recalls = [
-        Recall(uuid.uuid4().hex, digest, reason, now, predicate, cleared=tuple(cleared))
+        Recall(
+            uuid.uuid4().hex, digest, reason, now, predicate, cleared=tuple(cleared), actor=actor
+        )
         for digest in digests_of(ledger, node)
     ]
     ledger.annotations.recall(*recalls)
     return recalls
 
 
-def withdraw(ledger: Ledger, node: Selected, *, reason: str) -> list[Recall]:
+def withdraw(
+    ledger: Ledger, node: Selected, *, reason: str, actor: str | None = None
+) -> list[Recall]:
     """Take back every recall of a node that is in force, row-wise ones included.
 
     Args:
         ledger: Where they are recorded.
         node: What is good again.
         reason: Why.
+        actor: Who says so.
 
     Returns:
         The withdrawals.
@@ -66,7 +73,14 @@ def withdraw(ledger: Ledger, node: Selected, *, reason: str) -> list[Recall]:
     if not standing:
         raise UserError("no recall of that node is in force; see 'posttrain lineage recalls'")
     taken_back = [
-        replace(each, id=uuid.uuid4().hex, reason=reason, recalled=time.time(), withdrawn=True)
+        replace(
+            each,
+            id=uuid.uuid4().hex,
+            reason=reason,
+            recalled=time.time(),
+            withdrawn=True,
+            actor=actor,
+        )
         for each in standing
     ]
     ledger.annotations.recall(*taken_back)

@@ -1,5 +1,6 @@
 """Write a release folder: the policy, everything it came from, and the signed claims about it."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from posttrain.publishing.release.code import code_archive
 from posttrain.publishing.release.contents import BUNDLE, CLAIMS, EVIDENCE, SIGNER, FolderContents
 from posttrain.publishing.release.generated import generated_files
 from posttrain.publishing.release.keys import public_pem
+from posttrain.publishing.release.people import people_behind
 from posttrain.publishing.release.replays import store_replays
 from posttrain.publishing.release.statements import (
     gate_statement,
@@ -62,6 +64,9 @@ def write_release(
         "commit": commit,
         "level": chain.recipe.run.level,
         "statistics": STATISTICS,
+        "people": people_behind(
+            session.ledger, chain, json.loads(files[f"{EVIDENCE}/lineage.json"])
+        ),
         "policy": {"sha256": chain.policy.digest, "path": chain.policy.path, "files": policy_files},
     }
     signed = {name: (contents.sha256(name), contents.size(name)) for name in contents.names()}

@@ -80,11 +80,13 @@ def create(
             f"archive-md5: {session.store.store([archive])[archive].md5}\n"
             f"policy: {candidate.chain.policy.digest}\n"
         )
+        if (actor := session.workspace.actor) is not None:
+            message += f"by: {actor}\n"
         members = candidate.chain.members()
         pointers.publish(
             pointers.ReleaseStore(root, session.workspace.state, session.ledger, registry),
             staging,
-            Release(str(tag), time.time(), members, commit, statement),
+            Release(str(tag), time.time(), members, commit, statement, actor),
             message,
         )
     finally:

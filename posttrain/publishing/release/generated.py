@@ -12,7 +12,8 @@ from posttrain.publishing.release.contents import EVIDENCE, pretty
 from posttrain.publishing.release.environment import environment_lock, requirements
 from posttrain.publishing.release.gates.base import Evidence
 from posttrain.publishing.release.gates.metrics import MetricGate
-from posttrain.publishing.release.inputs import OutsideInput, outside_inputs, used_plugins
+from posttrain.publishing.release.inputs import OutsideInput, used_plugins
+from posttrain.publishing.release.people import people_behind
 from posttrain.publishing.release.statistics import estimates
 
 # The hub adds a file of this name where there is none, and an added file does not verify.
@@ -28,7 +29,7 @@ def generated_files(candidate: ReleaseCandidate, code: bytes, commit: str) -> di
     from posttrain.publishing.release.bom import bill_of_materials
 
     evidence, chain = candidate.evidence, candidate.chain
-    inputs = outside_inputs(chain, evidence.licenses)
+    inputs = evidence.inputs()
     metrics = estimates(evidence.results)
     lock = environment_lock()
     example = _example(evidence)
@@ -43,6 +44,7 @@ def generated_files(candidate: ReleaseCandidate, code: bytes, commit: str) -> di
     card = model_card(
         candidate,
         commit,
+        people=people_behind(evidence.ledger, chain, written["lineage"]),
         inputs=inputs,
         metrics=metrics,
         gates=written["metrics"]["gates"],

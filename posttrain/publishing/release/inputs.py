@@ -1,17 +1,22 @@
 """What came in from outside: files, data sets and models with their licenses, and plug-ins."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from posttrain.pipeline.slots import parts_in_code
 from posttrain.provenance.code.distributions import distributions
 from posttrain.provenance.key import nested
-from posttrain.provenance.ledger import StageRun
-from posttrain.publishing.release.chain import Chain
-from posttrain.publishing.release.licenses import UNKNOWN, package_license
+from posttrain.provenance.ledger import ArtifactRecord, StageRun
+from posttrain.publishing.release.licenses import (
+    UNKNOWN,
+    StatedLicense,
+    package_license,
+    stated_at_hub,
+    stated_in,
+)
 from posttrain.stage.hashing import sha256_of_json
 from posttrain.stage.installed import SHARED
 from posttrain.stage.spec import ArtifactKind
@@ -29,45 +34,101 @@ class OutsideInput:
     origin: str
     digest: str | None
     license: str
+    parent_of: str | None = None
+    """Name of the input that says it was made from this one; what stages took in has none."""
 
 
-def outside_inputs(chain: Chain, licenses: Mapping[str, str]) -> list[OutsideInput]:
-    """Every file, data set, generator and model that the stages took in, by name."""
-    same: dict[tuple[str, str, str | None], OutsideInput] = {}
-    for run in sorted(chain.stages, key=lambda each: each.stage):
-        for name, origin, digest, own in _taken_in(run, nested(run.components.get("params", {}))):
-            otherwise = own if own != UNKNOWN else licenses.get("*", UNKNOWN)
-            found = OutsideInput(name, run.stage, origin, digest, licenses.get(name, otherwise))
+@dataclass(frozen=True)
+class _Taken:
+    """What a stage took in, and what that states of itself."""
+
+    name: str
+    origin: str
+    digest: str | None
+    stated: StatedLicense
+
+
+def outside_inputs(
+    stages: Iterable[StageRun],
+    licenses: Mapping[str, str],
+    find: Callable[[ArtifactRecord], Path | None] = lambda _record: None,
+) -> list[OutsideInput]:
+    """List every file, data set, generator and model that stages took in, and what those are of.
+
+    Args:
+        stages: Those of a chain.
+        licenses: What the recipe states, by name; `*` is for all that state none themselves.
+        find: The bytes of a file or folder, whose card may state its license.
+
+    Returns:
+        By name. Models that a model's card names as its base have `parent_of`.
+
+    """
+    same: dict[tuple[str, str, str | None], tuple[OutsideInput, StatedLicense]] = {}
+    for run in sorted(stages, key=lambda each: each.stage):
+        for taken in _taken_in(run, nested(run.components.get("params", {})), find):
+            given = _license_of(taken.name, taken.stated, licenses)
+            found = OutsideInput(taken.name, run.stage, taken.origin, taken.digest, given)
             # The same model may be read by two stages: it is one input.
-            same[name, origin, digest] = found
+            same[taken.name, taken.origin, taken.digest] = found, taken.stated
     count = Counter(name for name, _, _ in same)
-    inputs = []
-    for each in same.values():
+    inputs: dict[str, OutsideInput] = {}
+    for each, stated in same.values():
         # Of several of one name, the stage that read it comes before.
         name = each.name if count[each.name] == 1 else f"{each.stage}.{each.name}"
-        inputs.append(replace(each, name=name, license=licenses.get(name, each.license)))
-    return sorted(inputs, key=lambda each: (each.name, each.stage))
+        own = replace(each, name=name, license=licenses.get(name, each.license))
+        inputs[f"{each.stage} {name}"] = own
+        for parent in _parents(own, stated, licenses):
+            inputs.setdefault(f" {parent.name}", parent)
+    return sorted(inputs.values(), key=lambda each: (each.name, each.stage))
+
+
+def _license_of(name: str, stated: StatedLicense, licenses: Mapping[str, str]) -> str:
+    """The recipe's word first, then its own."""
+    otherwise = stated.license if stated.license != UNKNOWN else licenses.get("*", UNKNOWN)
+    return licenses.get(name, otherwise)
+
+
+def _parents(
+    child: OutsideInput, stated: StatedLicense, licenses: Mapping[str, str]
+) -> Iterator[OutsideInput]:
+    """Follow the cards upwards; each model once, as a card may name itself."""
+    waiting = [(child.name, name) for name in stated.parents]
+    seen: set[str] = set()
+    while waiting:
+        of, name = waiting.pop(0)
+        if name in seen:
+            continue
+        seen.add(name)
+        own = stated_at_hub(name, None)
+        given = _license_of(name, own, licenses)
+        yield OutsideInput(name, child.stage, f"base of {of}", None, given, parent_of=of)
+        waiting += [(name, each) for each in own.parents]
 
 
 def _taken_in(
-    run: StageRun, params: Mapping[str, Any]
-) -> Iterator[tuple[str, str, str | None, str]]:
+    run: StageRun, params: Mapping[str, Any], find: Callable[[ArtifactRecord], Path | None]
+) -> Iterator[_Taken]:
     """Name, origin, digest if it is known, and license if that is, of what a stage took in."""
     sources = [each for each in run.inputs if str(each.type) == ArtifactKind.SOURCE]
     files = {record.role.removeprefix("files."): record for record in sources}
     for name, record in files.items():
         # Where a file lies on one machine is of no interest to others.
-        yield name, f"file {PurePosixPath(record.path).name}", record.digest, UNKNOWN
+        place = find(record)
+        stated = stated_in(place) if place is not None and place.is_dir() else StatedLicense()
+        yield _Taken(name, f"file {PurePosixPath(record.path).name}", record.digest, stated)
     # Parameters that name something to fetch: `sources`, or a `name` with its `revision`.
     for each in (*(params.get("sources") or ()), *([params] if params.get("revision") else [])):
         if isinstance(each, Mapping) and each.get("name") and each["name"] not in files:
             kind, revision = str(each.get("kind", "hub")), each.get("revision")
             origin = f"{kind} {each['name']}" + (f" at {revision}" if revision else "")
-            own = package_license(_GENERATORS[kind]) if kind in _GENERATORS else UNKNOWN
-            yield str(each["name"]), origin, None, own
+            stated = stated_at_hub(str(each["name"]), revision) if revision else StatedLicense()
+            if kind in _GENERATORS:
+                stated = StatedLicense(package_license(_GENERATORS[kind]))
+            yield _Taken(str(each["name"]), origin, None, stated)
     # They wrote or graded what was learned from.
     for role, model in _endpoint_models(params):
-        yield model, f"{role} behind an endpoint", None, UNKNOWN
+        yield _Taken(model, f"{role} behind an endpoint", None, StatedLicense())
 
 
 def _endpoint_models(value: object, role: str = "model") -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posttrain.provenance.actor import actor_at
 from posttrain.provenance.git import revision_of
 from posttrain.provenance.ledger import Ledger, Release
 from posttrain.provenance.lineage.recalls import refuse_recalled
@@ -163,6 +164,8 @@ def _assign(
         f"{tag.name} {tag.version} is in {environment}\n\n"
         f"version: {tag.version}\nkind: {kind}\nreason: {' '.join(reason.split())}\n"
     )
+    if (actor := actor_at(store.root)) is not None:
+        message += f"by: {actor}\n"
     registry = store.registry
     note: dict[str, Any] = {"promotion": ref, "mirrored": registry is not None}
     if registry is not None:

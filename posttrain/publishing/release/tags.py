@@ -30,6 +30,8 @@ class Promotion:
     reason: str
     kind: str = ""
     """`promotion` or `rollback`; tags of older versions, and GTO's own, do not say it."""
+    actor: str = ""
+    """Who did it; of tags that do not say it, as git knows who made the tag."""
 
     @property
     def tag(self) -> str:
@@ -44,6 +46,7 @@ class _AnnotatedTag:
     ref: str
     commit: str
     when: float
+    tagger: str
     fields: Mapping[str, str]
 
 
@@ -86,6 +89,7 @@ def promotions(
                     each.when,
                     each.fields.get("reason", ""),
                     each.fields.get("kind", ""),
+                    each.fields.get("by") or each.tagger,
                 )
             )
     return sorted(found, key=lambda each: (each.name, each.environment, each.number))
@@ -127,15 +131,18 @@ def has_tag(root: Path, ref: str) -> bool:
 
 def _listed(root: Path) -> Iterator[_AnnotatedTag]:
     """Every annotated tag."""
-    form = "%(refname:strip=2)%00%(*objectname)%00%(creatordate:unix)%00%(contents)%01"
+    named = ("refname:strip=2", "*objectname", "creatordate:unix", "tagger", "contents")
+    form = "%00".join(f"%({each})" for each in named) + "%01"
     done = run_git(root, "for-each-ref", f"--format={form}", "refs/tags")
     if done.returncode:
         raise UserError(f"{root} is not in a git repository; run git init there")
     for entry in done.stdout.split("\x01"):
-        ref, commit, when, message = [*entry.strip("\n").split("\x00"), "", "", ""][:4]
+        ref, commit, when, tagger, message = [*entry.strip("\n").split("\x00"), *[""] * 4][:5]
         if commit:
             fields = {match["key"]: match["value"] for match in _FIELD.finditer(message)}
-            yield _AnnotatedTag(ref, commit, float(when or 0), fields)
+            # Git has the time and its zone behind the address.
+            who = tagger.rpartition("> ")[0]
+            yield _AnnotatedTag(ref, commit, float(when or 0), f"{who}>" if who else "", fields)
 
 
 @contextmanager

@@ -174,4 +174,5 @@ def full_run():
         mlflow_run_id="ml",
         prefect_run_id="pr",
         overrides={"rl.lr": "1e-4"},
+        actor="Ada <ada@example.org>",
     )

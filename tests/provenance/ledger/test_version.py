@@ -9,7 +9,7 @@ import sqlalchemy
 
 from posttrain.provenance.ledger import migrate, open_ledger, schema, version
 from posttrain.provenance.ledger.annotations import TRACKED
-from posttrain.provenance.ledger.records import Composition
+from posttrain.provenance.ledger.records import Composition, Run
 from posttrain.stage.errors import UserError
 
 
@@ -57,6 +57,8 @@ def test_the_judges_of_an_older_ledger_are_verifiers(make, tmp_path):
     with sqlite3.connect(path) as database:
         database.execute("UPDATE alembic_version SET version_num = '0002'")
         database.execute("ALTER TABLE stage_runs DROP COLUMN circumstances")
+        for table in ("runs", "releases", "recalls"):
+            database.execute(f"ALTER TABLE {table} DROP COLUMN actor")
     with open_ledger(path) as ledger:
         verifier = replace(judge, type="verifier", role="verifier", path="verifier:numeric")
         assert ledger.compositions.parts_of(["d1"]) == {"d1": (verifier, port)}
@@ -101,6 +103,22 @@ def test_a_ledger_of_the_first_schema_gains_parts_and_annotations(make, tmp_path
         ledger.record(stage_run)
         ledger.annotations.note(TRACKED, {stage_run.id: "late"})
         assert ledger.stage_run(stage_run.id).mlflow_run_id == "late"
+
+
+def test_of_what_ran_before_actors_were_recorded_none_is_known(tmp_path):
+    path = tmp_path / "ledger.db"
+    migrate.upgrade(f"sqlite:///{path}", "0004")
+    with sqlite3.connect(path) as old:
+        old.execute(
+            "INSERT INTO runs (id,recipe,started,status,git_dirty,command,overrides,process)"
+            " VALUES ('r1','small',5.0,'succeeded',0,'','{}','host 1 gone')"
+        )
+    with open_ledger(path) as ledger:
+        ledger.append_run(Run("r2", "small", 6.0, actor="ada (GitLab CI)"), process="host 2 gone")
+        assert [(run.id, run.actor) for run in ledger.runs()] == [
+            ("r2", "ada (GitLab CI)"),
+            ("r1", None),
+        ]
 
 
 def test_a_newer_ledger_is_refused_and_left_alone(ledger, url):

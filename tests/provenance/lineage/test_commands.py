@@ -11,8 +11,9 @@ from click.testing import CliRunner
 from posttrain.cli.ledger import audit, ledger
 from posttrain.cli.lineage import lineage
 from posttrain.cli.rows import rows
-from posttrain.provenance.ledger import Run
+from posttrain.provenance.ledger import ArtifactRecord, Run
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import digest_path
 
 
 @pytest.fixture
@@ -99,6 +100,30 @@ def test_recall_lists_what_is_refused_and_withdraw_lifts_it(call):
     assert "RECALLED" in output(call(lineage, "up", "data/curate/dropped.parquet"))
     output(call(lineage, "recall", table, "--reason", "fine", "--withdraw"))
     assert output(call(lineage, "recalls")) == "Nothing is recalled.\n"
+
+
+def test_a_recall_says_who_made_it(call, monkeypatch):
+    monkeypatch.setenv("POSTTRAIN_ACTOR", "ada")
+    output(call(lineage, "recall", "raw.jsonl", "--reason", "leaked"))
+    assert output(call(lineage, "recalls")).endswith("  leaked (ada)\n")
+
+
+def test_the_licenses_of_all_that_went_in(call, project):
+    # As the README of a folder says it that a stage read.
+    (project.root / "models/mine").mkdir(parents=True)
+    (project.root / "models/mine/README.md").write_text(
+        "---\nlicense: mit\nbase_model: org/base\n---\n"
+    )
+    digest = digest_path(project.root / "models/mine").sha256
+    record = ArtifactRecord("files.model", "source", "models/mine", digest, 1)
+    project.records["mine"] = record
+    project.stage("first", "import_model", ["mine"], ["report"])
+    lines = output(call(lineage, "licenses", "import_model@first")).splitlines()
+    assert [line.split() for line in lines[1:]] == [
+        ["MIT", "model", "file", "mine", "import_model"],
+        ["unknown", "org/base", "base", "of", "model", "import_model"],
+        ["1", "license", "of", "2", "unknown."],
+    ]
 
 
 def test_recalling_no_rows_changes_nothing(call):

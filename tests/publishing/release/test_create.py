@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from posttrain.provenance.ledger import open_ledger
 from posttrain.provenance.lineage.names import find_node
 from posttrain.provenance.lineage.recalls import recall
 from posttrain.publishing.release import tags
@@ -95,10 +96,26 @@ def test_it_holds_what_a_release_must(released):
             "origin": "reasoning_gym chain_sum",
             "digest": None,
             "license": "Apache-2.0",
+            "parent_of": None,
         }
     ]
     policy = next(each for each in data["artifacts"] if each["path"] == "data/sft/policy")
     assert policy["digest"] == digest_path(released.project.root / "data/sft/policy").sha256
+
+
+@pytest.mark.slow
+@pytest.mark.core
+def test_it_says_who_made_it(released):
+    who = "test <test@example.org>"
+    about = said_about(FolderContents(released.second))
+    assert about["people"] == {"ran": [who], "reviewed": [], "released": who}
+    card = (released.second / "README.md").read_text()
+    assert "| run by | test \\<test@example.org\\> |" in card
+    assert "| released by | test \\<test@example.org\\> |" in card
+    assert f"by: {who}" in released.project.git("tag", "-l", "--format=%(contents)", "mini@v1.1.0")
+    with open_ledger(released.project.root / ".posttrain/ledger.db") as ledger:
+        assert [each.actor for each in ledger.annotations.releases()] == [who, who]
+        assert {run.actor for run in ledger.runs()} == {who}
 
 
 @pytest.mark.slow

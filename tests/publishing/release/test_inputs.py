@@ -3,9 +3,13 @@
 import json
 from types import SimpleNamespace
 
+import pytest
+
 from posttrain.provenance.ledger import ArtifactRecord, StageRun
+from posttrain.publishing.release import inputs as inputs_module
 from posttrain.publishing.release.config import LicenseGate
 from posttrain.publishing.release.inputs import outside_inputs
+from posttrain.publishing.release.licenses import StatedLicense, stated_at_hub, stated_in
 
 
 def stage(task, /, *files, **params):
@@ -19,10 +23,9 @@ def stage(task, /, *files, **params):
 
 
 def inputs(*stages, **licenses):
-    chain = SimpleNamespace(stages=stages)
     return [
         (each.name, each.origin, each.license)
-        for each in outside_inputs(chain, {k.replace("__", "."): v for k, v in licenses.items()})
+        for each in outside_inputs(stages, {k.replace("__", "."): v for k, v in licenses.items()})
     ]
 
 
@@ -61,7 +64,88 @@ def test_a_model_of_the_hub_is_an_input_with_its_commit():
 
 def test_the_gate_names_the_model_that_nobody_licensed():
     run = stage("synthesize", sources=[], **{"teacher.endpoint.model": "writer"})
-    evidence = SimpleNamespace(chain=SimpleNamespace(stages=(run,)), licenses={})
+    evidence = SimpleNamespace(inputs=lambda: outside_inputs([run], {}))
     verdict = LicenseGate(name="l", kind="license").check(evidence)
     assert not verdict.passed
     assert "nothing says the license of 'writer' (teacher behind an endpoint" in verdict.remedy
+
+
+def card(folder, **head):
+    folder.mkdir(parents=True)
+    lines = [f"{name}: {json.dumps(value)}" for name, value in head.items()]
+    (folder / "README.md").write_text("\n".join(["---", *lines, "---", "# A model", ""]))
+    return folder
+
+
+def imported(folder):
+    return stage("import_model", ("files.model", "models/mine", "d1")), lambda _record: folder
+
+
+def test_a_model_states_its_license_itself_and_the_recipe_has_the_last_word(tmp_path):
+    run, find = imported(card(tmp_path / "mine", license="apache-2.0"))
+    assert [each.license for each in outside_inputs([run], {}, find)] == ["Apache-2.0"]
+    # What holds for all that state none themselves leaves it alone.
+    assert [each.license for each in outside_inputs([run], {"*": "MIT"}, find)] == ["Apache-2.0"]
+    assert [each.license for each in outside_inputs([run], {"model": "MIT"}, find)] == ["MIT"]
+
+
+@pytest.mark.parametrize(
+    ("head", "license"),
+    [
+        ({"license": "llama3"}, "llama3"),
+        ({"license": "other", "license_name": "qwen-research"}, "qwen-research"),
+        ({"license": "other"}, "unknown"),
+        ({"license": ["mit", "cc-by-4.0"]}, "MIT AND CC-BY-4.0"),
+        ({"tags": ["a"]}, "unknown"),
+    ],
+)
+def test_what_a_card_may_state(tmp_path, head, license):
+    assert stated_in(card(tmp_path / "mine", **head)).license == license
+
+
+def test_a_card_without_a_head_states_nothing(tmp_path):
+    (tmp_path / "README.md").write_text("---\nlicense: [\n---\n")
+    assert stated_in(tmp_path) == StatedLicense()
+    (tmp_path / "README.md").write_text("# mine\n")
+    assert stated_in(tmp_path) == StatedLicense()
+    assert stated_in(tmp_path / "nowhere") == StatedLicense()
+
+
+def test_a_gate_may_ask_for_the_licenses_of_parents(tmp_path, monkeypatch):
+    # The hub's cache has the card of the first parent, which names another and itself.
+    cache = {
+        "org/base": card(tmp_path / "base", license="mit", base_model=["org/root", "org/base"])
+    }
+    monkeypatch.setattr(
+        inputs_module,
+        "stated_at_hub",
+        lambda name, _revision: stated_in(cache[name]) if name in cache else StatedLicense(),
+    )
+    run, find = imported(card(tmp_path / "mine", license="mit", base_model="org/base"))
+    found = outside_inputs([run], {}, find)
+    assert [(each.name, each.origin, each.license) for each in found] == [
+        ("model", "file mine", "MIT"),
+        ("org/base", "base of model", "MIT"),
+        ("org/root", "base of org/base", "unknown"),
+    ]
+    assert LicenseGate(name="l", kind="license", allowed=("MIT",)).decide(found).passed
+    strict = LicenseGate(name="l", kind="license", allowed=("MIT",), parents=True)
+    refused = strict.decide(found)
+    assert not refused.passed
+    assert refused.figures == {"inputs": 3.0, "unknown": 1.0, "not_allowed": 0.0}
+    assert "nothing says the license of 'org/root' (base of org/base" in refused.remedy
+    assert strict.decide(outside_inputs([run], {"org/root": "mit"}, find)).passed
+
+
+def test_a_card_in_the_hubs_cache_is_read_without_a_network(tmp_path, monkeypatch):
+    commit = "c" * 40
+    kept = tmp_path / "models--org--model"
+    card(kept / "snapshots" / commit, license="mit")
+    (kept / "refs").mkdir()
+    (kept / "refs/main").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.file_download.constants.HF_HUB_CACHE", str(tmp_path))
+    assert stated_at_hub("org/model", commit).license == "MIT"
+    assert stated_at_hub("org/model", None).license == "MIT"
+    assert stated_at_hub("org/other", None) == StatedLicense()
+    assert stated_at_hub("no such/na/me", None) == StatedLicense()

@@ -179,7 +179,9 @@ def test_environments_move_with_their_alias_and_keep_history(project, place, reg
         back_from(place)
     again = back_from(place, to=parse_version("1.1.0"))
     assert str(again.version) == "v1.1.0"
-    history = [(each.number, str(each.version)) for each in tags.promotions(project.root, "mini")]
+    moves = tags.promotions(project.root, "mini")
+    assert {each.actor for each in moves} == {"test <test@example.org>"}
+    history = [(each.number, str(each.version)) for each in moves]
     assert history == [(1, "v1.0.0"), (2, "v1.1.0"), (3, "v1.0.0"), (4, "v1.1.0")]
     gto = subprocess.run(
         [str(Path(sys.executable).parent / "gto"), "show", "mini#prod", "--version"],

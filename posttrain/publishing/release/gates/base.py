@@ -9,7 +9,7 @@ from pydantic import Field
 from posttrain.provenance.ledger import ArtifactRecord, Ledger
 from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.publishing.release.chain import Chain
-from posttrain.publishing.release.inputs import OutsideInput
+from posttrain.publishing.release.inputs import OutsideInput, outside_inputs
 from posttrain.publishing.release.results import Results
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
@@ -36,6 +36,14 @@ class Evidence:
     licenses: Mapping[str, str]
     parent: str | None = None
     parent_results: Results | None = None
+
+    def inputs(self) -> list[OutsideInput]:
+        """What came in from outside, with its licenses."""
+
+        def find(record: ArtifactRecord) -> Path | None:
+            return self.finder.find(record.path, record.digest, record.md5)
+
+        return outside_inputs(self.chain.stages, self.licenses, find)
 
     def find(self, record: ArtifactRecord) -> Path:
         """The bytes of an artifact, checked against its digest."""

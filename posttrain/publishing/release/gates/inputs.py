@@ -11,8 +11,8 @@ from posttrain.publishing.release.gates.base import (
     GateResult,
     StoredEvidence,
 )
-from posttrain.publishing.release.inputs import OutsideInput, outside_inputs
-from posttrain.publishing.release.licenses import UNKNOWN
+from posttrain.publishing.release.inputs import OutsideInput
+from posttrain.publishing.release.licenses import UNKNOWN, is_allowed
 
 
 class ContaminationGate(Gate):
@@ -72,11 +72,14 @@ class LicenseGate(Gate):
     kind: Literal["license"]
     allow_unknown: bool = False
     allowed: tuple[str, ...] = ()
-    """SPDX identifiers that are accepted; any known one where this is empty."""
+    """SPDX identifiers that are accepted; any known one where this is empty. Of a choice
+    (`MIT OR GPL-3.0-only`) one must be among them."""
+    parents: bool = False
+    """Ask the same of the models that an input was made from, as their cards name them."""
 
     def check(self, evidence: Evidence) -> GateResult:
         """Look up the license of every input from outside."""
-        return self.decide(outside_inputs(evidence.chain, evidence.licenses))
+        return self.decide(evidence.inputs())
 
     def judge_again(self, stored: StoredEvidence, stated: Mapping[str, float]) -> GateResult:  # noqa: ARG002
         """Look at the inputs that the release names."""
@@ -84,12 +87,17 @@ class LicenseGate(Gate):
 
     def decide(self, inputs: Sequence[OutsideInput]) -> GateResult:
         """Ask for a known license of every input, and an allowed one."""
+        inputs = [each for each in inputs if self.parents or each.parent_of is None]
         allowed = f" and that is one of {', '.join(self.allowed)}" if self.allowed else ""
         unknown_too = " (unknown ones are accepted)" if self.allow_unknown else ""
-        rule = f"every input from outside has a license that is known{allowed}{unknown_too}"
+        of_parents = ", and every model that one was made from," if self.parents else ""
+        known_one = f"a license that is known{allowed}{unknown_too}"
+        rule = f"every input from outside{of_parents} has {known_one}"
         unknown = [each for each in inputs if each.license == UNKNOWN]
         known = [each for each in inputs if each.license != UNKNOWN]
-        refused = [each for each in known if self.allowed and each.license not in self.allowed]
+        refused = [
+            each for each in known if self.allowed and not is_allowed(each.license, self.allowed)
+        ]
         remedy = ""
         if unknown and not self.allow_unknown:
             each = unknown[0]

@@ -18,7 +18,12 @@ _FIRST = (
 )
 
 # Columns that later revisions add.
-_LATER = (("stage_runs", "circumstances"),)
+_LATER = (
+    ("stage_runs", "circumstances"),
+    ("runs", "actor"),
+    ("releases", "actor"),
+    ("recalls", "actor"),
+)
 
 revision = "0001"
 down_revision = None
