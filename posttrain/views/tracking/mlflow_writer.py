@@ -2,11 +2,10 @@
 
 import gc
 import importlib
-import json
 import logging
 import os
-import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +14,25 @@ from typing import Any
 from posttrain.provenance.ledger.processes import is_gone
 from posttrain.provenance.ledger.records import ArtifactRecord
 from posttrain.stage.artifact_kinds import kind_named
+from posttrain.stage.errors import first_line
 from posttrain.stage.interrupts import held_back
 from posttrain.views.tracking.base import Finished, Started
 from posttrain.views.tracking.blank import keep_blank, lay_blank
+from posttrain.views.tracking.mlflow_entities import (
+    LONGEST,
+    Ties,
+    dataset_input,
+    entity_name,
+    last_part,
+    measured_on,
+    milliseconds,
+    model_name,
+    model_params,
+    param_entities,
+    source_tags,
+    tag_entities,
+)
+from posttrain.views.tracking.mlflow_samples import show_samples
 from posttrain.views.tracking.sqlite import commit_sooner
 
 BATCH = 500
@@ -30,10 +45,9 @@ _STATUS = {
 }
 # Without it MLflow opens an experiment on its page for agents and prompts.
 _KIND = {"mlflow.experimentKind": "custom_model_development"}
-# What MLflow takes: names of letters, digits and a few marks, values of some thousand characters.
-_FOREIGN = re.compile(r"[^\w\-. :/]")
-_LONGEST_NAME, _LONGEST = 250, 5000
-_PROCESS = "posttrain.process"
+# What MLflow imports for tables of a user's, where it finds it; mlflow-skinny does without.
+_UNUSED = ("pandas", "polars", "numpy", "pyarrow", "scipy", "sklearn", "matplotlib", "datasets")
+_PROCESS, _NOT_SHOWN = "posttrain.process", "posttrain.not_shown"
 
 
 @dataclass
@@ -50,6 +64,9 @@ class MlflowWriter:
     buffer: dict[str, list[Any]] = field(default_factory=dict)
     last: dict[str, tuple[int, float]] = field(default_factory=dict)
     told: dict[str, dict[str, int]] = field(default_factory=dict)
+    begun: dict[str, Started] = field(default_factory=dict)
+    ties: dict[str, Ties] = field(default_factory=dict)
+    run_of: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def open(
@@ -83,37 +100,58 @@ class MlflowWriter:
 
     def start(self, handle: str, started: Started, moment: float) -> None:
         """Create the run, with its parameters, tags and inputs; or take up one that was killed."""
-        tags = {key: value[:_LONGEST] for key, value in started.tags.items()}
+        tags = {key: value[:LONGEST] for key, value in started.tags.items()}
         tags[_PROCESS] = self.owner
         if started.parent is None:
             experiment = self._experiment(started.name)
         else:
             experiment = self.experiment_of[started.parent]
             tags["mlflow.parentRunId"] = self.external[started.parent]
+        self.begun[handle] = started
         if started.resumes and self._take_up(handle, started.resumes, experiment):
-            self.client.log_batch(started.resumes, tags=_tags(tags))
+            self.client.log_batch(started.resumes, tags=tag_entities(tags))
+            self.ties[handle] = self._tied(started.inputs, experiment)
             return
         run = self.client.create_run(
-            experiment, start_time=_milliseconds(moment), tags=tags, run_name=started.name
+            experiment, start_time=milliseconds(moment), tags=tags, run_name=started.name
         )
         self.external[handle], self.experiment_of[handle] = run.info.run_id, experiment
-        self.client.log_batch(run.info.run_id, params=_params(started.params))
-        self._inputs(run.info.run_id, started.inputs, experiment)
+        if "posttrain.run" in tags:
+            self.run_of[tags["posttrain.run"]] = run.info.run_id
+        self.client.log_batch(run.info.run_id, params=param_entities(started.params))
+        self._inputs(handle, started.inputs)
 
     def metrics(self, handle: str, step: int, values: Mapping[str, float], moment: float) -> None:
         """Buffer the metrics of one step, without what an earlier attempt has sent."""
         told = self.told.get(handle)
         if told:
-            values = {k: value for k, value in values.items() if step > told.get(_name(k), -1)}
-        self._add(handle, step, values, moment)
+            values = {
+                k: value for k, value in values.items() if step > told.get(entity_name(k), -1)
+            }
+        self._add(handle, step, values, moment, Ties())
 
-    def _add(self, handle: str, step: int, values: Mapping[str, float], moment: float) -> None:
+    def _add(
+        self, handle: str, step: int, values: Mapping[str, float], moment: float, ties: Ties
+    ) -> None:
         from mlflow.entities import Metric
 
         self.last[handle] = max((step, moment), self.last.get(handle, (0, 0.0)))
         points = self.buffer.setdefault(handle, [])
-        stamp = _milliseconds(moment)
-        points += [Metric(_name(key), float(value), stamp, step) for key, value in values.items()]
+        for key, value in values.items():
+            model = ties.model(key)
+            name, digest = ties.dataset if model and ties.dataset else (None, None)
+            points.append(
+                Metric(
+                    entity_name(key),
+                    float(value),
+                    milliseconds(moment),
+                    step,
+                    model_id=model,
+                    dataset_name=name,
+                    dataset_digest=digest,
+                    run_id=self.external[handle],
+                )
+            )
         if len(points) >= BATCH:
             self.flush()
 
@@ -124,15 +162,49 @@ class MlflowWriter:
         self.buffer.clear()
 
     def finish(self, handle: str, finished: Finished, moment: float) -> None:
-        """Write final metrics at the last step, tags and models, then close the run."""
-        step, before = self.last.get(handle, (0, 0.0))
-        # MLflow shows the newest of the last step's values, and counts time in milliseconds.
-        self._add(handle, step, finished.metrics, max(moment, before + 0.001))
-        run_id = self.external[handle]
-        points = self.buffer.pop(handle, [])
-        self.client.log_batch(run_id, metrics=points, tags=_tags(finished.tags))
+        """Write models, final metrics at the last step and tags, then close the run."""
+        run_id, step, before = self.external[handle], *self.last.get(handle, (0, 0.0))
         self._models(handle, finished.outputs)
-        self.client.set_terminated(run_id, _STATUS[finished.status], _milliseconds(moment))
+        # MLflow shows the newest of the last step's values, and counts time in milliseconds.
+        told = max(moment, before + 0.001)
+        self._add(handle, step, finished.metrics, told, self.ties.get(handle, Ties()))
+        points = self.buffer.pop(handle, [])
+        self.client.log_batch(run_id, metrics=points, tags=tag_entities(finished.tags))
+        self._beside(run_id, lambda: self._samples(handle, finished, moment))
+        self.client.set_terminated(run_id, _STATUS[finished.status], milliseconds(moment))
+
+    def attach(self, run: str, files: Sequence[Path]) -> None:
+        """Copy files to a run, named as the ledger does."""
+        run_id = self.run_of.get(run)
+        if run_id is not None:
+            for path in files:
+                self._beside(run_id, lambda path=path: self.client.log_artifact(run_id, path))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _samples(self, handle: str, finished: Finished, moment: float) -> None:
+        inputs, run_id = self.begun[handle].inputs, self.external[handle]
+        problems = next((each.digest for each in inputs if each.type == "problems"), "")
+        for record in finished.outputs:
+            path = finished.places.get(record.digest)
+            if record.type == "rollouts" and path is not None:
+                show_samples(
+                    self.client,
+                    path,
+                    self.begun[handle].places.get(problems),
+                    run_id=run_id,
+                    experiment=self.experiment_of[handle],
+                    moment=moment,
+                )
+
+    def _beside(self, run_id: str, show: Callable[[], None]) -> None:
+        """Do what nobody's figures depend on: where it fails, a tag says why, and all goes on."""
+        try:
+            show()
+        except Exception as error:  # noqa: BLE001 - a server may take runs and no artifacts
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            self.client.set_tag(run_id, _NOT_SHOWN, reason[:LONGEST])
 
     def _take_up(self, handle: str, run_id: str, experiment: str) -> bool:
         """Go on in a run of an earlier attempt; False where this store does not have it."""
@@ -179,93 +251,96 @@ class MlflowWriter:
             if process and is_gone(process):
                 self.client.set_terminated(run.info.run_id, "KILLED")
 
-    def _inputs(self, run_id: str, inputs: Sequence[ArtifactRecord], experiment: str) -> None:
-        """Log tables as dataset inputs, and models that this view knows as model inputs."""
+    def _inputs(self, handle: str, inputs: Sequence[ArtifactRecord]) -> None:
+        """Log tables as dataset inputs, and models as model inputs."""
         from mlflow.entities import LoggedModelInput
 
+        ties = self.ties[handle] = self._tied(inputs, self.experiment_of[handle])
         datasets = [
-            _dataset_input(record) for record in inputs if not kind_named(record.type).is_directory
+            dataset_input(record) for record in inputs if not kind_named(record.type).is_directory
         ]
-        known = (
-            self._model(record, experiment)
-            for record in inputs
-            if kind_named(record.type).is_directory
-        )
-        models = [LoggedModelInput(model) for model in known if model]
+        models = [LoggedModelInput(model) for model in dict.fromkeys(ties.read.values())]
         if datasets or models:
-            self.client.log_inputs(run_id, datasets=datasets, models=models)
+            self.client.log_inputs(self.external[handle], datasets=datasets, models=models)
 
-    def _model(self, record: ArtifactRecord, experiment: str) -> str | None:
-        """MLflow's id of a model, by its digest: made in this run, or in an earlier one."""
+    def _tied(self, inputs: Sequence[ArtifactRecord], experiment: str) -> Ties:
+        """What the figures of a stage may be about, by what it reads."""
+        models = [record for record in inputs if kind_named(record.type).is_directory]
+        read = {last_part(each.role): self._model(each, experiment) for each in models}
+        return Ties(measured_on(inputs), read)
+
+    def _model(self, record: ArtifactRecord, experiment: str) -> str:
+        """MLflow's id of a model, by its digest: of this run or an earlier one, or named now."""
         if record.digest not in self.model_of:
             found = self.client.search_logged_models(
                 [experiment],
                 filter_string=f"tags.`posttrain.sha256` = '{record.digest}'",
                 max_results=1,
             )
-            self.model_of.update((record.digest, model.model_id) for model in found)
-        return self.model_of.get(record.digest)
+            self.model_of[record.digest] = (
+                found[0].model_id if found else self._new_model(record, experiment)
+            )
+        return self.model_of[record.digest]
 
     def _models(self, handle: str, outputs: Sequence[ArtifactRecord]) -> None:
         """Log checkpoints as external models: MLflow gets a name for the weights, not a copy."""
-        from mlflow.entities import LoggedModelOutput, LoggedModelStatus
+        from mlflow.entities import LoggedModelOutput
 
-        logged = []
-        for record in outputs:
-            if not kind_named(record.type).is_directory:
-                continue
-            model = self.client.create_logged_model(
-                self.experiment_of[handle],
-                name=f"{record.producer}-{record.role}" if record.producer else record.role,
-                source_run_id=self.external[handle],
-                tags={"mlflow.model.isExternal": "true", **_source_tags(record)},
-                model_type=record.type,
+        experiment, params = self.experiment_of[handle], self.begun[handle].params
+        models = [record for record in outputs if kind_named(record.type).is_directory]
+        for record in models:
+            self.model_of[record.digest] = self._new_model(
+                record, experiment, made_in=self.external[handle], params=params
             )
-            self.client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
-            self.model_of[record.digest] = model.model_id
-            logged.append(LoggedModelOutput(model.model_id, step=0))
-        if logged:
+        made = {last_part(each.role): self.model_of[each.digest] for each in models}
+        if made:
+            self.ties.setdefault(handle, Ties()).made = made
+            logged = [LoggedModelOutput(model, step=0) for model in dict.fromkeys(made.values())]
             self.client.log_outputs(self.external[handle], logged)
 
+    def _new_model(
+        self,
+        record: ArtifactRecord,
+        experiment: str,
+        *,
+        made_in: str | None = None,
+        params: Mapping[str, object] | None = None,
+    ) -> str:
+        from mlflow.entities import LoggedModelStatus
 
-def _dataset_input(record: ArtifactRecord) -> Any:
-    """A dataset input; MLflow takes 36 characters of digest, the tag has all of it."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    dataset = Dataset(
-        name=f"{record.producer}.{record.role}" if record.producer else record.role,
-        digest=record.digest[:36],
-        source_type="local",
-        source=json.dumps({"uri": record.path}),
-        profile=json.dumps({"rows": record.rows, "bytes": record.size}),
-    )
-    tags = {"mlflow.data.context": record.role, **_source_tags(record)}
-    return DatasetInput(dataset, [InputTag(key, value) for key, value in tags.items()])
-
-
-def _source_tags(record: ArtifactRecord) -> dict[str, str]:
-    tags = {"posttrain.source": f"dvc://{record.path}", "posttrain.sha256": record.digest}
-    return tags | ({"posttrain.md5": record.md5} if record.md5 else {})
-
-
-def _tags(tags: Mapping[str, str]) -> list[Any]:
-    from mlflow.entities import RunTag
-
-    return [RunTag(_name(key), value[:_LONGEST]) for key, value in tags.items()]
+        model = self.client.create_logged_model(
+            experiment,
+            name=model_name(record),
+            source_run_id=made_in,
+            tags={"mlflow.model.isExternal": "true", **source_tags(record)},
+            params=model_params(params or {}),
+            model_type=record.type,
+        )
+        self.client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+        found: str = model.model_id
+        return found
 
 
-def _params(params: Mapping[str, object]) -> list[Any]:
-    from mlflow.entities import Param
-
-    return [Param(_name(key), str(value)[:_LONGEST]) for key, value in params.items()]
-
-
-def _name(text: str) -> str:
-    return _FOREIGN.sub("_", text)[:_LONGEST_NAME]
+def open_writer(state: Path, uri: str | None, external: dict[str, str], *, owner: str) -> Any:
+    """See `MlflowWriter.open`; what `posttrain.views.tracking.writer_process` calls."""
+    return MlflowWriter.open(state, uri, external, owner=owner)
 
 
-def _milliseconds(moment: float) -> int:
-    return int(moment * 1000)
+def prepare(*, alone: bool) -> None:
+    """Import what takes seconds, before it is known where to write.
+
+    Args:
+        alone: Whether this process is the writer's own, and nobody misses what mlflow can do
+            without.
+
+    """
+    if alone:
+        # For an import, what is None there is not installed.
+        sys.modules.update(dict.fromkeys(_UNUSED))  # type: ignore[arg-type]
+    import_mlflow()
+    if alone:
+        # Samples are read with it.
+        del sys.modules["polars"]
 
 
 def import_mlflow() -> None:
