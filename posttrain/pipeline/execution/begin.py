@@ -1,4 +1,4 @@
-"""Begin a run: what the ledger notes of it, and the files in which it says what it was asked for."""
+"""Begin a run: what the ledger notes of it, and the files that say what it was asked for."""
 
 import shutil
 import time

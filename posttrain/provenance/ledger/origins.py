@@ -1,4 +1,4 @@
-"""Where a run came from beside its commit: who started it, on which branch, and what its recipe states."""
+"""Where a run came from beside its commit: who started it, on which branch, what was stated."""
 
 import getpass
 import json

@@ -21,6 +21,7 @@ class Started:
     `at` is in UTC epoch seconds, for a replay; None is now. `resumes` is the external id of the
     killed attempt that this one goes on from: its metrics go to that run, each step once. `record`
     is what the ledger keeps, and `places` says where inputs lie, by digest, as far as known.
+    `folder` is that of a run's recipe, from the project's root.
     """
 
     name: str
@@ -32,14 +33,15 @@ class Started:
     resumes: str | None = None
     record: Run | StageRun | None = None
     places: Mapping[str, Path] = field(default_factory=dict)
+    folder: str = "."
 
 
 @dataclass(frozen=True)
 class Finished:
     """The end of a run or stage: its final metrics and what it made.
 
-    `params` are what a run is known by, once its stages are; `places` says where outputs lie, by
-    digest, as far as known.
+    `record` is what the ledger keeps, and `places` says where outputs lie, by digest, as far as
+    known.
     """
 
     status: Status
@@ -47,7 +49,6 @@ class Finished:
     tags: Mapping[str, str] = field(default_factory=dict)
     outputs: tuple[ArtifactRecord, ...] = ()
     at: float | None = None
-    params: Mapping[str, object] = field(default_factory=dict)
     record: Run | StageRun | None = None
     places: Mapping[str, Path] = field(default_factory=dict)
 

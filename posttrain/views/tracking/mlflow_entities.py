@@ -1,4 +1,4 @@
-"""What MLflow is told, as MLflow spells it: names, tags, parameters, data sets, and whose a metric is."""
+"""What MLflow is told, as it spells it: names, tags, parameters, data sets, whose a metric is."""
 
 import json
 import re
@@ -113,25 +113,30 @@ def dataset_input(record: ArtifactRecord) -> Any:
 
 
 def source_tags(record: ArtifactRecord) -> dict[str, str]:
+    """Where an artifact lies, and its digests in full."""
     tags = {"posttrain.source": f"dvc://{record.path}", "posttrain.sha256": record.digest}
     return tags | ({"posttrain.md5": record.md5} if record.md5 else {})
 
 
 def tag_entities(tags: Mapping[str, str]) -> list[Any]:
+    """Tags as MLflow takes them, cut where they are too long."""
     from mlflow.entities import RunTag
 
     return [RunTag(entity_name(key), value[:LONGEST]) for key, value in tags.items()]
 
 
 def param_entities(params: Mapping[str, object]) -> list[Any]:
+    """Parameters as MLflow takes them, cut where they are too long."""
     from mlflow.entities import Param
 
     return [Param(entity_name(key), str(value)[:LONGEST]) for key, value in params.items()]
 
 
 def entity_name(text: str) -> str:
+    """A name with nothing in it that MLflow refuses."""
     return _FOREIGN.sub("_", text)[:_LONGEST_NAME]
 
 
 def milliseconds(moment: float) -> int:
+    """Epoch seconds as MLflow counts time."""
     return int(moment * 1000)

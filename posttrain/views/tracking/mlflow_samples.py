@@ -38,7 +38,7 @@ def show_samples(
 
 
 def _log_table(client: Any, run_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """As MLflow's own `log_table` does, which wants pandas: the page draws such a file as a table."""
+    """As MLflow's own `log_table`, which wants pandas: its page draws such a file as a table."""
     columns = list(rows[0]) if rows else []
     with TemporaryDirectory() as folder:
         file = Path(folder, _FILE)

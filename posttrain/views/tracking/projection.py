@@ -57,7 +57,7 @@ def run_started(run: Run, origin: Origin | None = None, *, folder: str = ".") ->
     }
     tags = {name: value for name, value in tags.items() if value}
     params = {**{name: _plain(text) for name, text in known.stated.items()}, **run.overrides}
-    return Started(run.recipe, tags=tags, params=params, at=run.started, record=run)
+    return Started(run.recipe, tags=tags, params=params, at=run.started, record=run, folder=folder)
 
 
 def run_finished(run: Run, stages: Sequence[StageRun] = ()) -> Finished:

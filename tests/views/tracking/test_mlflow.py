@@ -23,7 +23,7 @@ from posttrain.provenance.ledger import Run, StageRun, open_ledger
 from posttrain.provenance.ledger.processes import this_process
 from posttrain.provenance.ledger.records import ArtifactRecord
 from posttrain.stage.errors import UserError
-from posttrain.views.tracking import writer_process, open_tracker
+from posttrain.views.tracking import open_tracker, writer_process
 from posttrain.views.tracking.base import Finished, MemoryTracker, Started
 from posttrain.views.tracking.mlflow import MlflowTracker
 from posttrain.views.tracking.projection import (
