@@ -3,11 +3,13 @@
 import shutil
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from posttrain.pipeline.execution.supervise import StageProcesses
 from posttrain.pipeline.generate import params_text
-from posttrain.pipeline.plan import Planner
+from posttrain.pipeline.plan import Decision, Planner
 from posttrain.provenance.git import revision_of
 from posttrain.provenance.ledger import Run
 from posttrain.provenance.ledger.location import PARAMS_FILE, RECIPE_FILE
@@ -15,7 +17,7 @@ from posttrain.provenance.ledger.origins import Origin, note_origin, origin_of
 
 
 @dataclass(frozen=True)
-class Begun:
+class BegunRun:
     """A run that has begun.
 
     Args:
@@ -30,7 +32,7 @@ class Begun:
     files: tuple[Path, ...]
 
 
-def begin_run(planner: Planner, command: str) -> Begun:
+def begin_run(planner: Planner, command: str) -> BegunRun:
     """Note in the ledger that a run of the recipe begins, at which commit, by which command."""
     recipe, workspace = planner.recipe, planner.workspace
     revision = revision_of(workspace.root)
@@ -46,7 +48,7 @@ def begin_run(planner: Planner, command: str) -> Begun:
     planner.ledger.begin_run(run, folder=workspace.folder)
     origin = origin_of(workspace.root, recipe.stated())
     note_origin(planner.ledger.annotations, run.id, origin)
-    return Begun(run, origin, _keep_recipe(planner, workspace.run_dir(run.id)))
+    return BegunRun(run, origin, _keep_recipe(planner, workspace.run_dir(run.id)))
 
 
 def _keep_recipe(planner: Planner, folder: Path) -> tuple[Path, ...]:
@@ -56,3 +58,13 @@ def _keep_recipe(planner: Planner, folder: Path) -> tuple[Path, ...]:
     shutil.copyfile(planner.recipe.path, recipe)
     params.write_text(params_text(planner.recipe, planner.dag), encoding="utf-8")
     return recipe, params
+
+
+def warm_processes(planner: Planner, decisions: Sequence[Decision]) -> StageProcesses:
+    """Start the server that stages are forked from, with the libraries that these will need."""
+    running = [each.stage for each in decisions if each.action != "cached"]
+    packages = frozenset[str]().union(*map(planner.own_packages, running))
+    run = planner.recipe.run
+    processes = StageProcesses(run.threads, kernels=run.kernels, packages=packages)
+    processes.warm()
+    return processes

@@ -5,7 +5,6 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn
@@ -18,7 +17,7 @@ from posttrain.pipeline.execution.attempt import (
     resumed_run,
     scratch_of,
 )
-from posttrain.pipeline.execution.begin import begin_run
+from posttrain.pipeline.execution.begin import begin_run, warm_processes
 from posttrain.pipeline.execution.display import Display
 from posttrain.pipeline.execution.failures import StageFailed
 from posttrain.pipeline.execution.outputs import OutputPublisher, finals_of
@@ -227,13 +226,3 @@ class Executor:
         self.ledger.annotations.note(
             TRACKED, {each: name for each, name in found.items() if name is not None}
         )
-
-
-def warm_processes(planner: Planner, decisions: Sequence[Decision]) -> StageProcesses:
-    """Start the server that stages are forked from, with the libraries that these will need."""
-    running = [each.stage for each in decisions if each.action != "cached"]
-    packages = frozenset[str]().union(*map(planner.own_packages, running))
-    run = planner.recipe.run
-    processes = StageProcesses(run.threads, kernels=run.kernels, packages=packages)
-    processes.warm()
-    return processes

@@ -48,7 +48,14 @@ def origin_of(root: Path, stated: Mapping[str, str]) -> Origin:
 
 
 def note_origin(annotations: Annotations, run: str, origin: Origin) -> None:
-    """Note where a run came from."""
+    """Note where a run came from.
+
+    Args:
+        annotations: Of the ledger.
+        run: Its id.
+        origin: What is noted.
+
+    """
     annotations.note(_NOTE, {run: json.dumps(asdict(origin), sort_keys=True)})
 
 

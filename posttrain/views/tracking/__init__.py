@@ -33,15 +33,15 @@ def open_tracker(state: Path) -> Tracker:
             raise UserError(f"{_CHOICE} is '{chosen}', and there is no tracker '{name}'{hint}")
     # MLflow comes first: the ledger keeps its ids.
     trackers = [_open(name, state) for name in _NAMES if name in names]
-    from posttrain.views.tracking.openlineage import OpenLineageTracker, is_wanted
+    from posttrain.views.tracking.beside import (
+        OpenLineageTracker,
+        SeveralTrackers,
+        lineage_is_wanted,
+    )
 
-    if is_wanted():
+    if lineage_is_wanted():
         trackers.append(OpenLineageTracker(state))
-    if len(trackers) == 1:
-        return trackers[0]
-    from posttrain.views.tracking.several import SeveralTrackers
-
-    return SeveralTrackers(*trackers)
+    return trackers[0] if len(trackers) == 1 else SeveralTrackers(*trackers)
 
 
 def _open(name: str, state: Path) -> Tracker:
@@ -49,6 +49,6 @@ def _open(name: str, state: Path) -> Tracker:
         from posttrain.views.tracking.mlflow import MlflowTracker
 
         return MlflowTracker(state)
-    from posttrain.views.tracking.mirrors import TensorboardTracker, WandbTracker
+    from posttrain.views.tracking.beside import TensorboardTracker, WandbTracker
 
     return TensorboardTracker(state) if name == "tensorboard" else WandbTracker(state)

@@ -15,25 +15,6 @@ from pathlib import Path
 
 from posttrain.stage.files import replacing
 from posttrain.views.tracking.base import Finished, Started, Status
-from posttrain.views.tracking.queued import QueuedTracker
-
-_REMEDY = "the run goes on without it; MLflow and the artifacts have all curves"
-
-
-class TensorboardTracker(QueuedTracker):
-    """Event files in the state directory, or in the folder that `POSTTRAIN_TENSORBOARD` names."""
-
-    title = "TensorBoard"
-    writer = "posttrain.views.tracking.tensorboard_mirror"
-    remedy = _REMEDY
-
-
-class WandbTracker(QueuedTracker):
-    """Runs of Weights & Biases, as its own environment says: `WANDB_MODE`, `WANDB_PROJECT` ..."""
-
-    title = "W&B"
-    writer = "posttrain.views.tracking.wandb_mirror"
-    remedy = _REMEDY
 
 
 @dataclass(frozen=True)
@@ -58,7 +39,7 @@ class MirroredStage:
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
-class Mirror(ABC):
+class CurveMirror(ABC):
     """Shows one stage."""
 
     @abstractmethod
@@ -79,9 +60,9 @@ class MirrorWriter:
     """Opens a mirror for each stage, and notes in `notes` what each was told."""
 
     notes: Path
-    open_mirror: Callable[[MirroredStage], Mirror]
+    open_mirror: Callable[[MirroredStage], CurveMirror]
     recipes: dict[str, tuple[str, str]] = field(default_factory=dict)
-    shown: dict[str, tuple[Path, MirroredStage, Mirror]] = field(default_factory=dict)
+    shown: dict[str, tuple[Path, MirroredStage, CurveMirror]] = field(default_factory=dict)
     last: dict[str, int] = field(default_factory=dict)
 
     def start(self, handle: str, started: Started, _moment: float) -> None:
@@ -91,10 +72,11 @@ class MirrorWriter:
             return
         recipe, run = self.recipes[started.parent]
         note = self.notes / f"{started.name}-{started.tags.get('posttrain.key', handle)[:16]}.json"
-        before = json.loads(note.read_text()) if note.is_file() else {"run": run, "told": 0}
-        stage = MirroredStage(
-            recipe, before["run"], started.name, before["told"], started.params, started.tags
-        )
+        told = 0
+        if note.is_file():
+            before = json.loads(note.read_text())
+            run, told = before["run"], before["told"]
+        stage = MirroredStage(recipe, run, started.name, told, started.params, started.tags)
         self.shown[handle] = note, stage, self.open_mirror(stage)
         self.last[handle] = stage.told
         self._note(handle)

@@ -9,5 +9,5 @@ class MlflowTracker(QueuedTracker):
     """Writes to `uri`, by default the SQLite database `mlflow.db` in the state directory."""
 
     title = "MLflow"
-    writer = "posttrain.views.tracking.mlflow_writer"
+    writer = "posttrain.views.tracking.mlflow_writer:open_mlflow"
     remedy = REMEDY

@@ -18,7 +18,7 @@ _TIMINGS = "seconds/"
 
 
 @dataclass
-class Ties:
+class MetricTies:
     """Which model and which data set the figures of one stage are about.
 
     `read` and `made` are MLflow's ids of models by the last part of their role: the input
@@ -33,9 +33,9 @@ class Ties:
     def model(self, metric: str) -> str | None:
         """The model that a metric is about.
 
-        >>> Ties(read={"sft": "m-1", "rl": "m-2"}).model("evaluate/rl/pass_at_1")
+        >>> MetricTies(read={"sft": "m-1", "rl": "m-2"}).model("evaluate/rl/pass_at_1")
         'm-2'
-        >>> Ties(read={"base": "m-1"}, made={"policy": "m-2"}).model("sft/loss")
+        >>> MetricTies(read={"base": "m-1"}, made={"policy": "m-2"}).model("sft/loss")
         'm-2'
 
         Args:
@@ -73,15 +73,15 @@ def measured_on(inputs: Sequence[ArtifactRecord]) -> tuple[str, str] | None:
     """
     tables = [each for each in inputs if not kind_named(each.type).is_directory]
     tables.sort(key=lambda each: each.role != "problems")
-    return (name_of(tables[0]), digest_of(tables[0])) if tables else None
+    return (dataset_name(tables[0]), dataset_digest(tables[0])) if tables else None
 
 
-def name_of(record: ArtifactRecord) -> str:
+def dataset_name(record: ArtifactRecord) -> str:
     """The name of a data set: the stage that made it, and the role."""
     return f"{record.producer}.{record.role}" if record.producer else record.role
 
 
-def digest_of(record: ArtifactRecord) -> str:
+def dataset_digest(record: ArtifactRecord) -> str:
     """What MLflow takes of a digest: 36 characters; a tag has all of it."""
     return record.digest[:36]
 
@@ -102,8 +102,8 @@ def dataset_input(record: ArtifactRecord) -> Any:
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     dataset = Dataset(
-        name=name_of(record),
-        digest=digest_of(record),
+        name=dataset_name(record),
+        digest=dataset_digest(record),
         source_type="local",
         source=json.dumps({"uri": record.path}),
         profile=json.dumps({"rows": record.rows, "bytes": record.size}),

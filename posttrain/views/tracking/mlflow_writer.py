@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,14 @@ from posttrain.views.tracking.base import Finished, Started
 from posttrain.views.tracking.blank import keep_blank, lay_blank
 from posttrain.views.tracking.mlflow_entities import (
     LONGEST,
-    Ties,
+    MetricTies,
     dataset_input,
     entity_name,
-    last_part,
-    measured_on,
     milliseconds,
-    model_name,
-    model_params,
     param_entities,
-    source_tags,
     tag_entities,
 )
+from posttrain.views.tracking.mlflow_models import LoggedModels
 from posttrain.views.tracking.mlflow_samples import show_samples
 from posttrain.views.tracking.sqlite import commit_sooner
 
@@ -60,13 +57,16 @@ class MlflowWriter:
     owner: str
     experiments: dict[str, str] = field(default_factory=dict)
     experiment_of: dict[str, str] = field(default_factory=dict)
-    model_of: dict[str, str] = field(default_factory=dict)
     buffer: dict[str, list[Any]] = field(default_factory=dict)
     last: dict[str, tuple[int, float]] = field(default_factory=dict)
     told: dict[str, dict[str, int]] = field(default_factory=dict)
     begun: dict[str, Started] = field(default_factory=dict)
-    ties: dict[str, Ties] = field(default_factory=dict)
+    ties: dict[str, MetricTies] = field(default_factory=dict)
     run_of: dict[str, str] = field(default_factory=dict)
+    models: LoggedModels = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.models = LoggedModels(self.client)
 
     @classmethod
     def open(
@@ -110,7 +110,7 @@ class MlflowWriter:
         self.begun[handle] = started
         if started.resumes and self._take_up(handle, started.resumes, experiment):
             self.client.log_batch(started.resumes, tags=tag_entities(tags))
-            self.ties[handle] = self._tied(started.inputs, experiment)
+            self.ties[handle] = self.models.tied(started.inputs, experiment)
             return
         run = self.client.create_run(
             experiment, start_time=milliseconds(moment), tags=tags, run_name=started.name
@@ -128,10 +128,10 @@ class MlflowWriter:
             values = {
                 k: value for k, value in values.items() if step > told.get(entity_name(k), -1)
             }
-        self._add(handle, step, values, moment, Ties())
+        self._add(handle, step, values, moment, MetricTies())
 
     def _add(
-        self, handle: str, step: int, values: Mapping[str, float], moment: float, ties: Ties
+        self, handle: str, step: int, values: Mapping[str, float], moment: float, ties: MetricTies
     ) -> None:
         from mlflow.entities import Metric
 
@@ -164,10 +164,15 @@ class MlflowWriter:
     def finish(self, handle: str, finished: Finished, moment: float) -> None:
         """Write models, final metrics at the last step and tags, then close the run."""
         run_id, step, before = self.external[handle], *self.last.get(handle, (0, 0.0))
-        self._models(handle, finished.outputs)
+        self.ties[handle].made = self.models.make(
+            finished.outputs,
+            self.experiment_of[handle],
+            made_in=run_id,
+            params=self.begun[handle].params,
+        )
         # MLflow shows the newest of the last step's values, and counts time in milliseconds.
         told = max(moment, before + 0.001)
-        self._add(handle, step, finished.metrics, told, self.ties.get(handle, Ties()))
+        self._add(handle, step, finished.metrics, told, self.ties[handle])
         points = self.buffer.pop(handle, [])
         self.client.log_batch(run_id, metrics=points, tags=tag_entities(finished.tags))
         self._beside(run_id, lambda: self._samples(handle, finished, moment))
@@ -178,7 +183,7 @@ class MlflowWriter:
         run_id = self.run_of.get(run)
         if run_id is not None:
             for path in files:
-                self._beside(run_id, lambda path=path: self.client.log_artifact(run_id, path))
+                self._beside(run_id, partial(self.client.log_artifact, run_id, path))
 
     def close(self) -> None:
         """Nothing is open."""
@@ -198,7 +203,7 @@ class MlflowWriter:
                     moment=moment,
                 )
 
-    def _beside(self, run_id: str, show: Callable[[], None]) -> None:
+    def _beside(self, run_id: str, show: Callable[[], object]) -> None:
         """Do what nobody's figures depend on: where it fails, a tag says why, and all goes on."""
         try:
             show()
@@ -255,7 +260,7 @@ class MlflowWriter:
         """Log tables as dataset inputs, and models as model inputs."""
         from mlflow.entities import LoggedModelInput
 
-        ties = self.ties[handle] = self._tied(inputs, self.experiment_of[handle])
+        ties = self.ties[handle] = self.models.tied(inputs, self.experiment_of[handle])
         datasets = [
             dataset_input(record) for record in inputs if not kind_named(record.type).is_directory
         ]
@@ -263,65 +268,8 @@ class MlflowWriter:
         if datasets or models:
             self.client.log_inputs(self.external[handle], datasets=datasets, models=models)
 
-    def _tied(self, inputs: Sequence[ArtifactRecord], experiment: str) -> Ties:
-        """What the figures of a stage may be about, by what it reads."""
-        models = [record for record in inputs if kind_named(record.type).is_directory]
-        read = {last_part(each.role): self._model(each, experiment) for each in models}
-        return Ties(measured_on(inputs), read)
 
-    def _model(self, record: ArtifactRecord, experiment: str) -> str:
-        """MLflow's id of a model, by its digest: of this run or an earlier one, or named now."""
-        if record.digest not in self.model_of:
-            found = self.client.search_logged_models(
-                [experiment],
-                filter_string=f"tags.`posttrain.sha256` = '{record.digest}'",
-                max_results=1,
-            )
-            self.model_of[record.digest] = (
-                found[0].model_id if found else self._new_model(record, experiment)
-            )
-        return self.model_of[record.digest]
-
-    def _models(self, handle: str, outputs: Sequence[ArtifactRecord]) -> None:
-        """Log checkpoints as external models: MLflow gets a name for the weights, not a copy."""
-        from mlflow.entities import LoggedModelOutput
-
-        experiment, params = self.experiment_of[handle], self.begun[handle].params
-        models = [record for record in outputs if kind_named(record.type).is_directory]
-        for record in models:
-            self.model_of[record.digest] = self._new_model(
-                record, experiment, made_in=self.external[handle], params=params
-            )
-        made = {last_part(each.role): self.model_of[each.digest] for each in models}
-        if made:
-            self.ties.setdefault(handle, Ties()).made = made
-            logged = [LoggedModelOutput(model, step=0) for model in dict.fromkeys(made.values())]
-            self.client.log_outputs(self.external[handle], logged)
-
-    def _new_model(
-        self,
-        record: ArtifactRecord,
-        experiment: str,
-        *,
-        made_in: str | None = None,
-        params: Mapping[str, object] | None = None,
-    ) -> str:
-        from mlflow.entities import LoggedModelStatus
-
-        model = self.client.create_logged_model(
-            experiment,
-            name=model_name(record),
-            source_run_id=made_in,
-            tags={"mlflow.model.isExternal": "true", **source_tags(record)},
-            params=model_params(params or {}),
-            model_type=record.type,
-        )
-        self.client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
-        found: str = model.model_id
-        return found
-
-
-def open_writer(state: Path, uri: str | None, external: dict[str, str], *, owner: str) -> Any:
+def open_mlflow(state: Path, uri: str | None, external: dict[str, str], *, owner: str) -> Any:
     """See `MlflowWriter.open`; what `posttrain.views.tracking.writer_process` calls."""
     return MlflowWriter.open(state, uri, external, owner=owner)
 

@@ -85,7 +85,7 @@ def prepare(*, alone: bool) -> None:
         ) from None
 
 
-def open_writer(
+def open_openlineage(
     state: Path, uri: str | None, external: dict[str, str], *, owner: str
 ) -> OpenLineageWriter:
     """Open the client that the environment describes.

@@ -30,7 +30,7 @@ class QueuedTracker(Tracker):
     title: str
     """What people call it."""
     writer: str
-    """Name of the module with its `open_writer`."""
+    """Module and function that open the writer, with a colon between."""
     remedy: str
     """Ends the sentence about a failure: what becomes of what was not written."""
 

@@ -8,10 +8,15 @@ from typing import Any
 
 from posttrain.stage.errors import UserError
 from posttrain.views.tracking.base import Status
-from posttrain.views.tracking.mirrors import Mirror, MirroredStage, MirrorWriter, close_at_the_end
+from posttrain.views.tracking.mirrors import (
+    CurveMirror,
+    MirroredStage,
+    MirrorWriter,
+    close_at_the_end,
+)
 
 
-class TensorboardMirror(Mirror):
+class TensorboardMirror(CurveMirror):
     """Writes the event file of one stage."""
 
     def __init__(self, folder: Path, stage: MirroredStage) -> None:
@@ -26,16 +31,16 @@ class TensorboardMirror(Mirror):
         self._writer.add_text("parameters", "\n".join(["| name | value |", "|---|---|", *rows]))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """See `Mirror`."""
+        """See `CurveMirror`."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
 
     def flush(self) -> None:
-        """See `Mirror`."""
+        """See `CurveMirror`."""
         self._writer.flush()
 
     def close(self, status: Status, metrics: Mapping[str, float]) -> None:
-        """See `Mirror`; the last figures are one point each, apart from the curves."""
+        """See `CurveMirror`; the last figures are one point each, apart from the curves."""
         for name, value in metrics.items():
             if math.isfinite(value):
                 self._writer.add_scalar(f"final/{name}", value, 0)
@@ -64,7 +69,7 @@ def prepare(*, alone: bool) -> None:
         close_at_the_end()
 
 
-def open_writer(
+def open_tensorboard(
     state: Path, uri: str | None, external: dict[str, str], *, owner: str
 ) -> MirrorWriter:
     """Write below a folder.

@@ -7,10 +7,15 @@ from typing import Any
 
 from posttrain.stage.errors import UserError
 from posttrain.views.tracking.base import Status
-from posttrain.views.tracking.mirrors import Mirror, MirroredStage, MirrorWriter, close_at_the_end
+from posttrain.views.tracking.mirrors import (
+    CurveMirror,
+    MirroredStage,
+    MirrorWriter,
+    close_at_the_end,
+)
 
 
-class WandbMirror(Mirror):
+class WandbMirror(CurveMirror):
     """Writes one run; W&B takes the step only upwards, so that no point is doubled."""
 
     def __init__(self, folder: Path, stage: MirroredStage) -> None:
@@ -34,14 +39,14 @@ class WandbMirror(Mirror):
         )  # fmt: skip
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """See `Mirror`."""
+        """See `CurveMirror`."""
         self._run.log(dict(values), step=step)
 
     def flush(self) -> None:
-        """See `Mirror`; W&B's own process writes what it was told."""
+        """See `CurveMirror`; W&B's own process writes what it was told."""
 
     def close(self, status: Status, metrics: Mapping[str, float]) -> None:
-        """See `Mirror`; the last figures are the summary."""
+        """See `CurveMirror`; the last figures are the summary."""
         self._run.summary.update({**metrics, "status": status})
         self._run.finish(exit_code=0 if status == "succeeded" else 1)
 
@@ -67,7 +72,7 @@ def prepare(*, alone: bool) -> None:
         close_at_the_end()
 
 
-def open_writer(
+def open_wandb(
     state: Path, uri: str | None, external: dict[str, str], *, owner: str
 ) -> MirrorWriter:
     """Write to where wandb's own environment says.

@@ -59,7 +59,7 @@ class WriterProcess:
             )
 
     def open(self, state: Path, uri: str | None) -> None:
-        """Connect to a store, as `open_writer` does; before, there is nothing but imports."""
+        """Connect to a store; before, there is nothing but imports."""
         try:
             self._ask((state, uri, this_process()))
         except WriterFailed:
@@ -121,7 +121,8 @@ def answers(writer: str, asked: Iterator[Any], *, alone: bool = False) -> Iterat
     """Open a writer and carry out what is asked of it, until something fails.
 
     Args:
-        writer: Module with `prepare`, which imports what takes long, and `open_writer`.
+        writer: A module with `prepare`, which imports what takes long, and its function that opens
+            the writer, with a colon between.
         asked: First where to write and whose runs they are, then operations.
         alone: Whether this process is the writer's own.
 
@@ -131,11 +132,12 @@ def answers(writer: str, asked: Iterator[Any], *, alone: bool = False) -> Iterat
     """
     opened = None
     try:
-        module = importlib.import_module(writer)
+        name, _, opens = writer.partition(":")
+        module = importlib.import_module(name)
         module.prepare(alone=alone)
         state, uri, owner = next(asked)
         external: dict[str, str] = {}
-        opened = module.open_writer(state, uri, external, owner=owner)
+        opened = getattr(module, opens)(state, uri, external, owner=owner)
         yield {}, None
         for name, arguments in asked:
             known = set(external)

@@ -15,17 +15,15 @@ import pytest
 from posttrain.stage.errors import UserError
 from posttrain.views.tracking import open_tracker
 from posttrain.views.tracking.base import Finished, MemoryTracker, Started, Status
-from posttrain.views.tracking.mirrors import (
-    Mirror,
-    MirroredStage,
-    MirrorWriter,
+from posttrain.views.tracking.beside import (
+    OpenLineageTracker,
+    SeveralTrackers,
     TensorboardTracker,
     WandbTracker,
 )
+from posttrain.views.tracking.mirrors import CurveMirror, MirroredStage, MirrorWriter
 from posttrain.views.tracking.mlflow import MlflowTracker
-from posttrain.views.tracking.openlineage import OpenLineageTracker
 from posttrain.views.tracking.queued import QueuedTracker
-from posttrain.views.tracking.several import SeveralTrackers
 
 ROOT = Path(__file__).resolve().parents[3]
 KILLED = """
@@ -33,7 +31,7 @@ import os, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from posttrain.views.tracking.base import Started
-from posttrain.views.tracking.mirrors import {tracker}
+from posttrain.views.tracking.beside import {tracker}
 tracker = {tracker}(Path(sys.argv[1]))
 run = tracker.start(Started("demo", tags={{"posttrain.run": "r1"}}))
 stage = tracker.start(Started("rl", run, tags={{"posttrain.key": "k" * 64}}))
@@ -139,7 +137,7 @@ def test_wandb_offline_has_every_step_once_after_a_kill(
     assert parts[-1]["summary"]["status"] == "succeeded"
 
 
-class Noting(Mirror):
+class Noting(CurveMirror):
     """Notes what it is told."""
 
     def __init__(self, stage: MirroredStage, said: list[Any]) -> None:

@@ -75,7 +75,7 @@ def start(*words: str) -> subprocess.Popen[str]:
 class WriterHere:
     """What the writer's process answers, without one: where a test is of what is written."""
 
-    def __init__(self, writer: str = "posttrain.views.tracking.mlflow_writer") -> None:
+    def __init__(self, writer: str = "posttrain.views.tracking.mlflow_writer:open_mlflow") -> None:
         self._asked: deque[Any] = deque()
         self._answers = writer_process.answers(writer, iter(self._asked.popleft, None))
 

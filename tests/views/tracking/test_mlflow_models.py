@@ -13,7 +13,7 @@ from posttrain.provenance.ledger import Run, StageRun, open_ledger
 from posttrain.provenance.ledger.origins import Origin, note_origin
 from posttrain.provenance.ledger.records import ArtifactRecord
 from posttrain.views.tracking.mlflow import MlflowTracker
-from posttrain.views.tracking.mlflow_entities import Ties, measured_on, model_name
+from posttrain.views.tracking.mlflow_entities import MetricTies, measured_on, model_name
 from posttrain.views.tracking.projection import (
     headline_metrics,
     rebuild,
@@ -244,14 +244,14 @@ def test_a_table_that_cannot_be_read_costs_its_sample_and_nothing_else(
 
 
 def test_whose_a_figure_is() -> None:
-    evaluation = Ties(read={"base": "m-1", "rl": "m-2", "reward_model": "m-3"})
+    evaluation = MetricTies(read={"base": "m-1", "rl": "m-2", "reward_model": "m-3"})
     assert evaluation.model("evaluate/rl/pass_at_1") == "m-2"
     assert evaluation.model("evaluate/num_problems") is None
-    assert Ties(read={"policy": "m-1"}).model("probe/solve_rate") == "m-1"
-    together = Ties(made={"blue": "m-1", "red": "m-2"})
+    assert MetricTies(read={"policy": "m-1"}).model("probe/solve_rate") == "m-1"
+    together = MetricTies(made={"blue": "m-1", "red": "m-2"})
     assert together.model("coevolve/red/reward") == "m-2"
     assert together.model("coevolve/reward") is None
-    assert Ties(made={"policy": "m-1"}).model("seconds/execute") is None
+    assert MetricTies(made={"policy": "m-1"}).model("seconds/execute") is None
 
 
 def test_an_evaluation_measures_on_its_problems_and_training_on_its_first_table() -> None:

@@ -30,7 +30,7 @@ _EVENT = f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent"
 _PARTS = f"{PRODUCER}:facets:1-0-0:PartsDatasetFacet"
 _FACETS = {
     "version": "1-0-1/DatasetVersionDatasetFacet.json#/$defs/DatasetVersionDatasetFacet",
-    "datasetType": "1-0-0/DatasetTypeDatasetFacet.json#/$defs/DatasetTypeDatasetFacet",
+    "datasetType": "1-0-1/DatasetTypeDatasetFacet.json#/$defs/DatasetTypeDatasetFacet",
     "outputStatistics": (
         "1-0-2/OutputStatisticsOutputDatasetFacet.json#/$defs/OutputStatisticsOutputDatasetFacet"
     ),
@@ -163,7 +163,7 @@ def _event(
 
 
 def _dataset(record: ArtifactRecord, side: str, around: Surroundings) -> dict[str, Any]:
-    namespace, name = place_of(record.path, around.folder)
+    namespace, name = dataset_place(record.path, around.folder)
     counted = {"rowCount": record.rows} if record.rows is not None else {}
     statistics = _facet(f"{side}Statistics", size=record.size, **counted)
     facets = {
@@ -182,12 +182,12 @@ def _dataset(record: ArtifactRecord, side: str, around: Surroundings) -> dict[st
     }
 
 
-def place_of(path: str, folder: Path) -> tuple[str, str]:
+def dataset_place(path: str, folder: Path) -> tuple[str, str]:
     """The namespace and name of a dataset, as the specification names stores.
 
-    >>> place_of("data/rl/policy", Path("/home/me/sums"))
+    >>> dataset_place("data/rl/policy", Path("/home/me/sums"))
     ('file', '/home/me/sums/data/rl/policy')
-    >>> place_of("s3://bucket/tables/a.parquet", Path("/home/me/sums"))
+    >>> dataset_place("s3://bucket/tables/a.parquet", Path("/home/me/sums"))
     ('s3://bucket', 'tables/a.parquet')
 
     Args:

@@ -73,10 +73,17 @@ def _figure(value: float) -> str:
 
 
 def is_telling(metric: str) -> bool:
-    """Whether a stage is known by this metric.
+    """Say whether a stage is known by this metric.
 
     >>> is_telling("evaluate/rl/pass_at_1"), is_telling("evaluate/rl/mean_length")
     (True, False)
+
+    Args:
+        metric: Its whole name.
+
+    Returns:
+        Whether its last part is one of the telling ones.
+
     """
     return metric.rpartition("/")[2] in _TELLING
 

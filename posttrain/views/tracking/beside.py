@@ -1,12 +1,54 @@
-"""Several trackers as one: MLflow with mirrors beside it."""
+"""Trackers beside MLflow: mirrors of the curves, lineage events, and several trackers as one."""
 
+import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 from posttrain.views.tracking.base import CLOSE_SECONDS, Finished, Started, Tracker
+from posttrain.views.tracking.queued import QueuedTracker
+
+_ADDRESS, _CONFIG, _DISABLED = "OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE_DISABLED"
+_REMEDY = "the run goes on without it; MLflow and the artifacts have all curves"
+
+
+class TensorboardTracker(QueuedTracker):
+    """Event files in the state directory, or in the folder that `POSTTRAIN_TENSORBOARD` names."""
+
+    title = "TensorBoard"
+    writer = "posttrain.views.tracking.tensorboard_mirror:open_tensorboard"
+    remedy = _REMEDY
+
+
+class WandbTracker(QueuedTracker):
+    """Runs of Weights & Biases, as its own environment says: `WANDB_MODE`, `WANDB_PROJECT` ..."""
+
+    title = "W&B"
+    writer = "posttrain.views.tracking.wandb_mirror:open_wandb"
+    remedy = _REMEDY
+
+
+def lineage_is_wanted() -> bool:
+    """Whether the environment names somebody who listens, as OpenLineage's own client reads it."""
+    disabled = os.environ.get(_DISABLED, "").strip().lower() == "true"
+    return not disabled and any(os.environ.get(name) for name in (_ADDRESS, _CONFIG))
+
+
+class OpenLineageTracker(QueuedTracker):
+    """Sends START and COMPLETE, FAIL or ABORT of stages; figures by step are not lineage."""
+
+    title = "OpenLineage"
+    writer = "posttrain.views.tracking.openlineage_writer:open_openlineage"
+    remedy = (
+        "the run goes on without it; `posttrain lineage up NODE --format openlineage` gives the"
+        " events of what succeeded"
+    )
+
+    def metrics(self, handle: str, step: int, values: Mapping[str, float]) -> None:
+        """See `Tracker`; they stay here."""
 
 
 class SeveralTrackers(Tracker):
@@ -23,12 +65,11 @@ class SeveralTrackers(Tracker):
 
     def start(self, started: Started) -> str:
         """See `Tracker`."""
-        handle, parents = uuid.uuid4().hex, [None] * len(self._trackers)
-        if started.parent is not None:
-            parents = [*self._handles[started.parent]]
+        handle = uuid.uuid4().hex
+        parents = self._handles[started.parent] if started.parent is not None else ()
         self._handles[handle] = [
             tracker.start(replace(started, parent=parent))
-            for tracker, parent in zip(self._trackers, parents, strict=True)
+            for tracker, parent in zip_longest(self._trackers, parents)
         ]
         return handle
 
