@@ -38,6 +38,9 @@ def origin_of(root: Path, stated: Mapping[str, str]) -> Origin:
         root: The project.
         stated: What its recipe states.
 
+    Returns:
+        The origin; empty where git and the system do not know.
+
     """
     return Origin(
         user=ask_git(root, "config", "user.name") or _account(),
@@ -60,17 +63,32 @@ def note_origin(annotations: Annotations, run: str, origin: Origin) -> None:
 
 
 def origins(annotations: Annotations) -> dict[str, Origin]:
-    """Every run of which it was noted; older ones have nothing."""
+    """Look up every run of which it was noted; older ones have nothing.
+
+    Args:
+        annotations: Of the ledger.
+
+    Returns:
+        Origins by run.
+
+    """
     return {run: Origin(**json.loads(text)) for run, text in annotations.noted(_NOTE).items()}
 
 
 def without_credentials(address: str) -> str:
-    """An address without the name and password that it may hold.
+    """Take the name and password off an address that holds them.
 
     >>> without_credentials("https://me:secret@example.org/a.git")
     'https://example.org/a.git'
     >>> without_credentials("git@example.org:a.git")
     'git@example.org:a.git'
+
+    Args:
+        address: A URL, or as ssh writes it.
+
+    Returns:
+        The address without them.
+
     """
     parts = urlsplit(address)
     if not parts.scheme or "@" not in parts.netloc:

@@ -10,6 +10,7 @@ from typing import Any
 _FILE = "rollouts_sample.json"
 STEPS, PER_STEP = 8, 3
 """At most so many steps, the first and the last among them, and so many rollouts of each."""
+_ABOUT = ("problem_id", "step", "source", "role")
 _COLUMNS = ("id", "problem_id", "source", "step", "role", "text", "reward", "solved", "components")
 _LONGEST_TEXT = 20_000
 
@@ -67,8 +68,8 @@ def _log_traces(
         span = client.start_trace(
             "rollout",
             span_type="LLM",
-            inputs={"problem": row["problem_id"], "prompt": row.get("prompt")},
-            attributes={name: row[name] for name in ("step", "source", "role") if name in row},
+            inputs=row.get("prompt") or f"problem {row['problem_id']}",
+            attributes={name: row[name] for name in _ABOUT if name in row},
             tags={"posttrain.rollout": str(row["id"]), "posttrain.step": str(row["step"])},
             experiment_id=experiment,
             start_time_ns=nanoseconds,
@@ -76,7 +77,7 @@ def _log_traces(
         )
         client.end_trace(
             span.trace_id,
-            outputs={"text": row.get("text")},
+            outputs=row.get("text"),
             attributes=known,
             end_time_ns=nanoseconds,
         )

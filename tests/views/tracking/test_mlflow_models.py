@@ -187,8 +187,9 @@ def test_reports_and_a_sample_of_rollouts_are_artifacts_and_each_has_a_trace(sta
     traces = client.search_traces(locations=[experiment], run_id=runs["rl"].info.run_id)
     told = {each.info.tags["posttrain.rollout"]: each.data.spans[0] for each in traces}
     assert sorted(told) == ["a", "b", "c"]
-    assert told["b"].inputs == {"problem": "p1", "prompt": "2 + 2"}
-    assert told["b"].outputs == {"text": "4"}
+    assert (told["b"].inputs, told["b"].outputs) == ("2 + 2", "4")
+    # The problem of this one is not among those that are known.
+    assert (told["a"].inputs, told["a"].attributes["problem_id"]) == ("problem p2", "p2")
     assert told["b"].attributes["reward"] == 1.0
     assert {each.info.request_time for each in traces} == {1_042_000}
 
