@@ -44,7 +44,9 @@ def rebuild(recipe: Path, uri: str | None) -> None:
         named = os.environ.get("MLFLOW_TRACKING_URI") or own
         if uri is None and named != own:
             with locked(place.state):
-                num_releases = mirror_again(place.root, Registry(place.state, named))
+                num_releases = mirror_again(
+                    place.root, Registry(place.state, named), session.ledger
+                )
             click.echo(
                 f"{counted(num_releases, 'release')} at {masked(named)}, which MLFLOW_TRACKING_URI "
                 "names; runs there stay as they are, and --uri fills a store with the ledger's"
@@ -56,7 +58,7 @@ def rebuild(recipe: Path, uri: str | None) -> None:
 
         def add_releases(where: str) -> None:
             nonlocal num_releases
-            num_releases = mirror_again(place.root, Registry(place.state, where))
+            num_releases = mirror_again(place.root, Registry(place.state, where), session.ledger)
 
         with place.locked("posttrain mlflow rebuild"), locked(place.state):
             num_stages = replay(session.ledger, place.state, uri=uri, complete=add_releases)

@@ -143,7 +143,7 @@ def execute(
     slots: int,
     command: str,
     shown: "Display | None" = None,
-    then: Callable[[], None] = lambda: None,
+    then: Callable[[], Path | None] = lambda: None,
 ) -> None:
     """Bring stages up to date, at most `slots` at once, and show how far they are.
 
@@ -177,10 +177,10 @@ def _note(complaint: str) -> None:
     click.echo(f"note: {complaint}", err=True)
 
 
-def _renew_page(session: "Session", *, alone: bool) -> None:
+def _renew_page(session: "Session", *, alone: bool) -> Path:
     from posttrain.cli.summary import page_of, renew_report
 
-    renew_report(session, page_of(session, alone=alone))
+    return renew_report(session, page_of(session, alone=alone))
 
 
 def _import_soon(module: str) -> None:

@@ -1,5 +1,6 @@
 """Bring the stages of a recipe up to date and tell the tracker of it."""
 
+import shutil
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from posttrain.provenance.ledger import Run
 from posttrain.stage.interrupts import Interrupted
 from posttrain.views.tracking import open_tracker
 from posttrain.views.tracking.base import CLOSE_SECONDS
+from posttrain.views.tracking.projection import REPORT_FILE
 
 # After a signal; what MLflow has not heard by then it learns from `posttrain mlflow rebuild`.
 _HURRIED_SECONDS = 0.2
@@ -24,7 +26,7 @@ def bring_up_to_date(
     display: Display,
     command: str,
     *,
-    then: Callable[[], None] = lambda: None,
+    then: Callable[[], Path | None] = lambda: None,
     complain: Callable[[str], object] = warnings.warn,
 ) -> Run:
     """Bring stages up to date and tell the tracker of it.
@@ -35,7 +37,8 @@ def bring_up_to_date(
         runner: Carries out those that are not up to date.
         display: Is told of each stage.
         command: What the ledger notes as the way in which the run was asked for.
-        then: What is done while the tracker still writes.
+        then: What is done while the tracker still writes; the page that it returns is kept with
+            the run's logs, and shown by the tracker.
         complain: Is told what the tracker could not write, unless the run is asked to end.
 
     Returns:
@@ -48,7 +51,11 @@ def bring_up_to_date(
         made = session.run(
             decisions, runner=runner, tracker=tracker, display=display, command=command
         )
-        then()
+        if (page := then()) is not None:
+            kept = session.workspace.run_dir(made.id) / REPORT_FILE
+            if page != kept:
+                shutil.copyfile(page, kept)
+            tracker.attach(made.id, [kept])
         return made
     except Interrupted:
         patience = _HURRIED_SECONDS

@@ -69,6 +69,11 @@ def generated_files(recipe: Recipe, dag: Dag, entries: list[LockEntry]) -> dict[
     return {DVC_FILE: header + _dump(shown), PARAMS_FILE: header + params}
 
 
+def params_text(recipe: Recipe, dag: Dag) -> str:
+    """Every field of a recipe as YAML: params.yaml without its header."""
+    return _dump(recipe.resolved(dag))
+
+
 def _purpose(dag: Dag, name: str) -> str:
     """What a stage is for: the first sentence of its task."""
     task = dag.stages[name].task

@@ -11,6 +11,7 @@ from pydantic import Field
 from posttrain.pipeline.cost_settings import CostSettings
 from posttrain.pipeline.profile import Profile
 from posttrain.pipeline.recipe_formats import FORMAT
+from posttrain.provenance.key import flattened
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.stage.config import UNKEYED, StageConfig
 from posttrain.stage.declared import Declared
@@ -99,6 +100,12 @@ class RecipeValues:
     def cost_settings(self) -> CostSettings:
         """What the section `cost` says; a `UserError` for what it may not."""
         return CostSettings.parse(self.cost, where="cost")
+
+    def stated(self) -> dict[str, str]:
+        """What the file and its overrides state, by dotted name, as JSON."""
+        run = self.run.model_dump(mode="json", exclude_unset=True)
+        method = {"method": self.method} if self.method else {}
+        return flattened({**method, **({"run": run} if run else {}), **self.sections})
 
     def names(self) -> list[str]:
         """Name every section that the method sets or the recipe has."""

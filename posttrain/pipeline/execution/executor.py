@@ -5,8 +5,8 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import NoReturn
 
 from posttrain.pipeline.execution.attempt import (
@@ -17,6 +17,7 @@ from posttrain.pipeline.execution.attempt import (
     resumed_run,
     scratch_of,
 )
+from posttrain.pipeline.execution.begin import begin_run, warm_processes
 from posttrain.pipeline.execution.display import Display
 from posttrain.pipeline.execution.failures import StageFailed
 from posttrain.pipeline.execution.outputs import OutputPublisher, finals_of
@@ -24,8 +25,7 @@ from posttrain.pipeline.execution.publish import discard, prepare
 from posttrain.pipeline.execution.supervise import StageOutcome, StageProcesses
 from posttrain.pipeline.plan import Decision, Planner
 from posttrain.provenance.dvc import DvcStore
-from posttrain.provenance.git import revision_of
-from posttrain.provenance.ledger import ArtifactRecord, Ledger, Run, StageRun
+from posttrain.provenance.ledger import ArtifactRecord, Ledger, StageRun
 from posttrain.provenance.ledger.annotations import TRACKED
 from posttrain.provenance.lineage.recalls import refuse_recalled
 from posttrain.stage.errors import UserError
@@ -151,7 +151,9 @@ class Executor:
         with timings.phase("sources"), self._lock:
             self.planner.keys.keep_sources(name)
         resumed = resumed_run(scratch_of(self.planner, base))
-        tracked = self.tracker.start(stage_started(base, self.tracked_run, resumes=resumed))
+        tracked = self.tracker.start(
+            stage_started(base, self.tracked_run, resumes=resumed, find=self._place)
+        )
         base = replace(base, log_path=str(log.relative_to(workspace.root)))
         try:
             self.planner.refuse_absent([name])
@@ -209,11 +211,14 @@ class Executor:
 
     def _tracked(self, record: StageRun, tracked: str) -> StageRun:
         """Tell the tracker of the end; its id is noted later where it does not know it yet."""
-        self.tracker.finish(tracked, stage_finished(record))
+        self.tracker.finish(tracked, stage_finished(record, find=self._place))
         external = self.tracker.external_id(tracked)
         if external is None:
             self.late[record.id] = tracked
         return replace(record, mlflow_run_id=external)
+
+    def _place(self, record: ArtifactRecord) -> Path:
+        return self.planner.workspace.output(record.path)
 
     def note_late_ids(self) -> None:
         """Let the ledger know the tracker's ids that came after the records they belong to."""
@@ -221,31 +226,3 @@ class Executor:
         self.ledger.annotations.note(
             TRACKED, {each: name for each, name in found.items() if name is not None}
         )
-
-
-def warm_processes(planner: Planner, decisions: Sequence[Decision]) -> StageProcesses:
-    """Start the server that stages are forked from, with the libraries that these will need."""
-    running = [each.stage for each in decisions if each.action != "cached"]
-    packages = frozenset[str]().union(*map(planner.own_packages, running))
-    run = planner.recipe.run
-    processes = StageProcesses(run.threads, kernels=run.kernels, packages=packages)
-    processes.warm()
-    return processes
-
-
-def begin_run(planner: Planner, command: str) -> Run:
-    """Note in the ledger that a run of the recipe begins, at which commit, by which command."""
-    recipe = planner.recipe
-    revision = revision_of(planner.workspace.root)
-    run = Run(
-        id=time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + uuid.uuid4().hex[:6],
-        recipe=recipe.name,
-        started=time.time(),
-        command=command,
-        git_commit=revision.commit,
-        git_dirty=revision.dirty,
-        overrides={name: str(value) for name, value in recipe.overrides.items()},
-        actor=planner.workspace.actor,
-    )
-    planner.ledger.begin_run(run, folder=planner.workspace.folder)
-    return run

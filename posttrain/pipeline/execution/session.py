@@ -137,8 +137,10 @@ class Session:
         interruption = processes.interruption
         notice, ends = self.recipe.run.grace_seconds, self.ends_process
         with interruption.heard(notice=notice, ends_process=ends):
-            run = begin_run(self.planner, command)
-            tracked = tracker.start(run_started(run))
+            begun = begin_run(self.planner, command)
+            run = begun.run
+            tracked = tracker.start(run_started(run, begun.origin, folder=self.workspace.folder))
+            tracker.attach(run.id, begun.files)
             executor = Executor(
                 made=dict(self.assumed),
                 run_id=run.id,
@@ -176,7 +178,8 @@ class Session:
 
         assert run.ended is not None
         tracker, tracked = executor.tracker, executor.tracked_run
-        tracker.finish(tracked, run_finished(run))
+        stages = self.ledger.stage_runs(run.id)
+        tracker.finish(tracked, run_finished(run, stages))
         external = tracker.external_id(tracked)
         if external is None:
             executor.late[run.id] = tracked

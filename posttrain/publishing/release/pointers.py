@@ -85,7 +85,9 @@ def publish(store: ReleaseStore, staging: Path, release: Release, message: str) 
         (staging / "folder").rename(folder)
         (staging / "archive.tar").rename(archive)
         if store.registry is not None:
-            store.registry.register(tag.name, str(tag.version), folder.as_uri())
+            store.registry.register(
+                tag.name, str(tag.version), folder.as_uri(), policy=_policy(release)
+            )
         tags.write_tag(store.root, str(tag), release.git_commit, message)
         store.ledger.annotations.release(release)
 
@@ -181,11 +183,12 @@ def _assign(
     return moved
 
 
-def mirror_again(root: Path, registry: Registry) -> int:
+def mirror_again(root: Path, registry: Registry, ledger: Ledger) -> int:
     """Give MLflow, whose database was made anew, the releases that git knows and their aliases.
 
     Args:
         root: The project.
+        ledger: Knows which policy a release is of.
         registry: Where; what it has already stays as it is.
 
     Returns:
@@ -194,14 +197,21 @@ def mirror_again(root: Path, registry: Registry) -> int:
     """
     if revision_of(root).commit is None:
         return 0
+    policies = {each.tag: _policy(each) for each in ledger.annotations.releases()}
     released = sorted(tags.release_tags(root), key=lambda tag: (tag.name, tag.version))
     for tag in released:
         if not registry.knows(tag.name, str(tag.version)):
-            registry.register(tag.name, str(tag.version), tag.folder(root).as_uri())
+            source, policy = tag.folder(root).as_uri(), policies.get(str(tag), "")
+            registry.register(tag.name, str(tag.version), source, policy=policy)
     # Oldest first: of an environment's promotions the last one stays.
     for each in tags.promotions(root):
         registry.assign(each.name, each.environment, str(each.version))
     return len(released)
+
+
+def _policy(release: Release) -> str:
+    """The digest of what is released: the first of its members, before what was measured of it."""
+    return release.members[0].digest if release.members else ""
 
 
 def repair(store: ReleaseStore) -> str:

@@ -1,5 +1,6 @@
 """MLflow's model registry as a mirror of the git tags: versions and environment aliases."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,8 @@ from posttrain.views.tracking.mlflow_writer import quiet_mlflow
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-_TAG = "posttrain.release"
+_VERSIONS = "mlflow.modelVersions"
+_TAG, _SOURCE = "posttrain.release", "posttrain.source"
 # Of a registered model that was made for releases: one that somebody made by hand is theirs.
 _OURS = "posttrain.releases"
 
@@ -26,23 +28,60 @@ class Registry:
         self._uri = uri
         self._opened: MlflowClient | None = None
 
-    def register(self, name: str, version: str, source: str) -> None:
-        """Add a model version that stands for a release."""
+    def register(self, name: str, version: str, source: str, *, policy: str = "") -> None:
+        """Add a model version that stands for a release.
+
+        Args:
+            name: Of the releases.
+            version: The release's.
+            source: URI of its folder.
+            policy: Digest of the policy, by which the run and the logged model that it came from
+                are found; both stay open where MLflow has none such.
+
+        """
         with self._plain_errors():
             with _expect("RESOURCE_ALREADY_EXISTS"):
                 self._client.create_registered_model(name, tags={_OURS: "true"})
-            self._client.create_model_version(
+            made = self._logged_model(policy) if policy else None
+            # A server takes no folder outside of its own artifacts, but a model that it has.
+            is_remote = self._where.startswith(("http:", "https:"))
+            registered = self._client.create_model_version(
                 name,
-                source=source,
-                tags={_TAG: version},
+                source=f"models:/{made.model_id}" if made is not None and is_remote else source,
+                run_id=made.source_run_id if made is not None else None,
+                model_id=made.model_id if made is not None else None,
+                tags={_TAG: version, _SOURCE: source},
                 description=f"{name}@{version}",
             )
+            if made is not None:
+                # By this the page of the model names its versions.
+                known = json.loads(made.tags.get(_VERSIONS) or "[]")
+                known.append({"name": name, "version": str(registered.version)})
+                self._client.set_logged_model_tags(made.model_id, {_VERSIONS: json.dumps(known)})
+
+    def _unlink(self, name: str, number: str) -> None:
+        """Take a version off the page of its model."""
+        for model in self._logged_models(f"tags.`{_VERSIONS}` LIKE '%{name}%'"):
+            known = json.loads(model.tags[_VERSIONS])
+            left = [each for each in known if each != {"name": name, "version": number}]
+            if left != known:
+                self._client.set_logged_model_tags(model.model_id, {_VERSIONS: json.dumps(left)})
+
+    def _logged_model(self, policy: str) -> Any:
+        """The newest logged model of a policy that a run made; None where there is none."""
+        found = self._logged_models(f"tags.`posttrain.sha256` = '{policy}'")
+        return next((each for each in found if each.source_run_id), None)
+
+    def _logged_models(self, condition: str) -> list[Any]:
+        experiments = [each.experiment_id for each in self._client.search_experiments()]
+        return [*self._client.search_logged_models(experiments, filter_string=condition)]
 
     def unregister(self, name: str, version: str) -> None:
         """Remove the model version of a release, and our model where it was the only one."""
         with self._plain_errors():
             for each in self._versions(name, version):
                 self._client.delete_model_version(name, each.version)
+                self._unlink(name, str(each.version))
             if not self._client.search_model_versions(f"name='{name}'"):
                 for model in self._client.search_registered_models(f"name='{name}'"):
                     if _OURS in model.tags:

@@ -1,11 +1,12 @@
 """What the pipeline tells a tracker. It is written, and never read back for a decision."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
-from posttrain.provenance.ledger.records import ArtifactRecord
+from posttrain.provenance.ledger.records import ArtifactRecord, Run, StageRun
 
 Status = Literal["running", "succeeded", "failed", "stopped", "killed"]
 
@@ -18,7 +19,9 @@ class Started:
     """The start of a run, or of a stage where `parent` is the id of its run.
 
     `at` is in UTC epoch seconds, for a replay; None is now. `resumes` is the external id of the
-    killed attempt that this one goes on from: its metrics go to that run, each step once.
+    killed attempt that this one goes on from: its metrics go to that run, each step once. `record`
+    is what the ledger keeps, and `places` says where inputs lie, by digest, as far as known.
+    `folder` is that of a run's recipe, from the project's root.
     """
 
     name: str
@@ -28,17 +31,26 @@ class Started:
     inputs: tuple[ArtifactRecord, ...] = ()
     at: float | None = None
     resumes: str | None = None
+    record: Run | StageRun | None = None
+    places: Mapping[str, Path] = field(default_factory=dict)
+    folder: str = "."
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The end of a run or stage: its final metrics and what it made."""
+    """The end of a run or stage: its final metrics and what it made.
+
+    `record` is what the ledger keeps, and `places` says where outputs lie, by digest, as far as
+    known.
+    """
 
     status: Status
     metrics: Mapping[str, float] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     outputs: tuple[ArtifactRecord, ...] = ()
     at: float | None = None
+    record: Run | StageRun | None = None
+    places: Mapping[str, Path] = field(default_factory=dict)
 
 
 class Tracker(ABC):
@@ -59,6 +71,15 @@ class Tracker(ABC):
     def finish(self, handle: str, finished: Finished) -> None:
         """Close a run or a stage."""
 
+    def attach(self, run: str, files: Sequence[Path]) -> None:  # noqa: B027 - most show figures only
+        """Show files beside a run that was started, also after it is finished.
+
+        Args:
+            run: The ledger's id of the run.
+            files: They stay where they are, and the tracker may copy them.
+
+        """
+
     def external_id(self, handle: str) -> str | None:
         """The id that the tracking server gave to a run or stage, once it is known."""
         return None
@@ -78,6 +99,7 @@ class TrackedRun:
     started: Started
     steps: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     finished: Finished | None = None
+    files: tuple[Path, ...] = ()
 
 
 class MemoryTracker(Tracker):
@@ -99,3 +121,9 @@ class MemoryTracker(Tracker):
     def finish(self, handle: str, finished: Finished) -> None:
         """See `Tracker`."""
         self.runs[handle].finished = finished
+
+    def attach(self, run: str, files: Sequence[Path]) -> None:
+        """See `Tracker`."""
+        for each in self.runs.values():
+            if each.started.tags.get("posttrain.run") == run:
+                each.files += tuple(files)

@@ -2,22 +2,34 @@
 
 import gc
 import importlib
-import json
 import logging
 import os
-import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from posttrain.provenance.ledger.processes import is_gone
 from posttrain.provenance.ledger.records import ArtifactRecord
 from posttrain.stage.artifact_kinds import kind_named
+from posttrain.stage.errors import first_line
 from posttrain.stage.interrupts import held_back
 from posttrain.views.tracking.base import Finished, Started
 from posttrain.views.tracking.blank import keep_blank, lay_blank
+from posttrain.views.tracking.mlflow_entities import (
+    LONGEST,
+    MetricTies,
+    dataset_input,
+    entity_name,
+    milliseconds,
+    param_entities,
+    tag_entities,
+)
+from posttrain.views.tracking.mlflow_models import LoggedModels
+from posttrain.views.tracking.mlflow_samples import show_samples
 from posttrain.views.tracking.sqlite import commit_sooner
 
 BATCH = 500
@@ -30,10 +42,9 @@ _STATUS = {
 }
 # Without it MLflow opens an experiment on its page for agents and prompts.
 _KIND = {"mlflow.experimentKind": "custom_model_development"}
-# What MLflow takes: names of letters, digits and a few marks, values of some thousand characters.
-_FOREIGN = re.compile(r"[^\w\-. :/]")
-_LONGEST_NAME, _LONGEST = 250, 5000
-_PROCESS = "posttrain.process"
+# What MLflow imports for tables of a user's, where it finds it; mlflow-skinny does without.
+_UNUSED = ("pandas", "polars", "numpy", "pyarrow", "scipy", "sklearn", "matplotlib", "datasets")
+_PROCESS, _NOT_SHOWN = "posttrain.process", "posttrain.not_shown"
 
 
 @dataclass
@@ -46,10 +57,16 @@ class MlflowWriter:
     owner: str
     experiments: dict[str, str] = field(default_factory=dict)
     experiment_of: dict[str, str] = field(default_factory=dict)
-    model_of: dict[str, str] = field(default_factory=dict)
     buffer: dict[str, list[Any]] = field(default_factory=dict)
     last: dict[str, tuple[int, float]] = field(default_factory=dict)
     told: dict[str, dict[str, int]] = field(default_factory=dict)
+    begun: dict[str, Started] = field(default_factory=dict)
+    ties: dict[str, MetricTies] = field(default_factory=dict)
+    run_of: dict[str, str] = field(default_factory=dict)
+    models: LoggedModels = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.models = LoggedModels(self.client)
 
     @classmethod
     def open(
@@ -83,37 +100,58 @@ class MlflowWriter:
 
     def start(self, handle: str, started: Started, moment: float) -> None:
         """Create the run, with its parameters, tags and inputs; or take up one that was killed."""
-        tags = {key: value[:_LONGEST] for key, value in started.tags.items()}
+        tags = {key: value[:LONGEST] for key, value in started.tags.items()}
         tags[_PROCESS] = self.owner
         if started.parent is None:
             experiment = self._experiment(started.name)
         else:
             experiment = self.experiment_of[started.parent]
             tags["mlflow.parentRunId"] = self.external[started.parent]
+        self.begun[handle] = started
         if started.resumes and self._take_up(handle, started.resumes, experiment):
-            self.client.log_batch(started.resumes, tags=_tags(tags))
+            self.client.log_batch(started.resumes, tags=tag_entities(tags))
+            self.ties[handle] = self.models.tied(started.inputs, experiment)
             return
         run = self.client.create_run(
-            experiment, start_time=_milliseconds(moment), tags=tags, run_name=started.name
+            experiment, start_time=milliseconds(moment), tags=tags, run_name=started.name
         )
         self.external[handle], self.experiment_of[handle] = run.info.run_id, experiment
-        self.client.log_batch(run.info.run_id, params=_params(started.params))
-        self._inputs(run.info.run_id, started.inputs, experiment)
+        if "posttrain.run" in tags:
+            self.run_of[tags["posttrain.run"]] = run.info.run_id
+        self.client.log_batch(run.info.run_id, params=param_entities(started.params))
+        self._inputs(handle, started.inputs)
 
     def metrics(self, handle: str, step: int, values: Mapping[str, float], moment: float) -> None:
         """Buffer the metrics of one step, without what an earlier attempt has sent."""
         told = self.told.get(handle)
         if told:
-            values = {k: value for k, value in values.items() if step > told.get(_name(k), -1)}
-        self._add(handle, step, values, moment)
+            values = {
+                k: value for k, value in values.items() if step > told.get(entity_name(k), -1)
+            }
+        self._add(handle, step, values, moment, MetricTies())
 
-    def _add(self, handle: str, step: int, values: Mapping[str, float], moment: float) -> None:
+    def _add(
+        self, handle: str, step: int, values: Mapping[str, float], moment: float, ties: MetricTies
+    ) -> None:
         from mlflow.entities import Metric
 
         self.last[handle] = max((step, moment), self.last.get(handle, (0, 0.0)))
         points = self.buffer.setdefault(handle, [])
-        stamp = _milliseconds(moment)
-        points += [Metric(_name(key), float(value), stamp, step) for key, value in values.items()]
+        for key, value in values.items():
+            model = ties.model(key)
+            name, digest = ties.dataset if model and ties.dataset else (None, None)
+            points.append(
+                Metric(
+                    entity_name(key),
+                    float(value),
+                    milliseconds(moment),
+                    step,
+                    model_id=model,
+                    dataset_name=name,
+                    dataset_digest=digest,
+                    run_id=self.external[handle],
+                )
+            )
         if len(points) >= BATCH:
             self.flush()
 
@@ -124,15 +162,54 @@ class MlflowWriter:
         self.buffer.clear()
 
     def finish(self, handle: str, finished: Finished, moment: float) -> None:
-        """Write final metrics at the last step, tags and models, then close the run."""
-        step, before = self.last.get(handle, (0, 0.0))
+        """Write models, final metrics at the last step and tags, then close the run."""
+        run_id, step, before = self.external[handle], *self.last.get(handle, (0, 0.0))
+        self.ties[handle].made = self.models.make(
+            finished.outputs,
+            self.experiment_of[handle],
+            made_in=run_id,
+            params=self.begun[handle].params,
+        )
         # MLflow shows the newest of the last step's values, and counts time in milliseconds.
-        self._add(handle, step, finished.metrics, max(moment, before + 0.001))
-        run_id = self.external[handle]
+        told = max(moment, before + 0.001)
+        self._add(handle, step, finished.metrics, told, self.ties[handle])
         points = self.buffer.pop(handle, [])
-        self.client.log_batch(run_id, metrics=points, tags=_tags(finished.tags))
-        self._models(handle, finished.outputs)
-        self.client.set_terminated(run_id, _STATUS[finished.status], _milliseconds(moment))
+        self.client.log_batch(run_id, metrics=points, tags=tag_entities(finished.tags))
+        self._beside(run_id, lambda: self._samples(handle, finished, moment))
+        self.client.set_terminated(run_id, _STATUS[finished.status], milliseconds(moment))
+
+    def attach(self, run: str, files: Sequence[Path]) -> None:
+        """Copy files to a run, named as the ledger does."""
+        run_id = self.run_of.get(run)
+        if run_id is not None:
+            for path in files:
+                self._beside(run_id, partial(self.client.log_artifact, run_id, path))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _samples(self, handle: str, finished: Finished, moment: float) -> None:
+        inputs, run_id = self.begun[handle].inputs, self.external[handle]
+        problems = next((each.digest for each in inputs if each.type == "problems"), "")
+        for record in finished.outputs:
+            path = finished.places.get(record.digest)
+            if record.type == "rollouts" and path is not None:
+                show_samples(
+                    self.client,
+                    path,
+                    self.begun[handle].places.get(problems),
+                    run_id=run_id,
+                    experiment=self.experiment_of[handle],
+                    moment=moment,
+                )
+
+    def _beside(self, run_id: str, show: Callable[[], object]) -> None:
+        """Do what nobody's figures depend on: where it fails, a tag says why, and all goes on."""
+        try:
+            show()
+        except Exception as error:  # noqa: BLE001 - a server may take runs and no artifacts
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            self.client.set_tag(run_id, _NOT_SHOWN, reason[:LONGEST])
 
     def _take_up(self, handle: str, run_id: str, experiment: str) -> bool:
         """Go on in a run of an earlier attempt; False where this store does not have it."""
@@ -179,93 +256,39 @@ class MlflowWriter:
             if process and is_gone(process):
                 self.client.set_terminated(run.info.run_id, "KILLED")
 
-    def _inputs(self, run_id: str, inputs: Sequence[ArtifactRecord], experiment: str) -> None:
-        """Log tables as dataset inputs, and models that this view knows as model inputs."""
+    def _inputs(self, handle: str, inputs: Sequence[ArtifactRecord]) -> None:
+        """Log tables as dataset inputs, and models as model inputs."""
         from mlflow.entities import LoggedModelInput
 
+        ties = self.ties[handle] = self.models.tied(inputs, self.experiment_of[handle])
         datasets = [
-            _dataset_input(record) for record in inputs if not kind_named(record.type).is_directory
+            dataset_input(record) for record in inputs if not kind_named(record.type).is_directory
         ]
-        known = (
-            self._model(record, experiment)
-            for record in inputs
-            if kind_named(record.type).is_directory
-        )
-        models = [LoggedModelInput(model) for model in known if model]
+        models = [LoggedModelInput(model) for model in dict.fromkeys(ties.read.values())]
         if datasets or models:
-            self.client.log_inputs(run_id, datasets=datasets, models=models)
-
-    def _model(self, record: ArtifactRecord, experiment: str) -> str | None:
-        """MLflow's id of a model, by its digest: made in this run, or in an earlier one."""
-        if record.digest not in self.model_of:
-            found = self.client.search_logged_models(
-                [experiment],
-                filter_string=f"tags.`posttrain.sha256` = '{record.digest}'",
-                max_results=1,
-            )
-            self.model_of.update((record.digest, model.model_id) for model in found)
-        return self.model_of.get(record.digest)
-
-    def _models(self, handle: str, outputs: Sequence[ArtifactRecord]) -> None:
-        """Log checkpoints as external models: MLflow gets a name for the weights, not a copy."""
-        from mlflow.entities import LoggedModelOutput, LoggedModelStatus
-
-        logged = []
-        for record in outputs:
-            if not kind_named(record.type).is_directory:
-                continue
-            model = self.client.create_logged_model(
-                self.experiment_of[handle],
-                name=f"{record.producer}-{record.role}" if record.producer else record.role,
-                source_run_id=self.external[handle],
-                tags={"mlflow.model.isExternal": "true", **_source_tags(record)},
-                model_type=record.type,
-            )
-            self.client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
-            self.model_of[record.digest] = model.model_id
-            logged.append(LoggedModelOutput(model.model_id, step=0))
-        if logged:
-            self.client.log_outputs(self.external[handle], logged)
+            self.client.log_inputs(self.external[handle], datasets=datasets, models=models)
 
 
-def _dataset_input(record: ArtifactRecord) -> Any:
-    """A dataset input; MLflow takes 36 characters of digest, the tag has all of it."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    dataset = Dataset(
-        name=f"{record.producer}.{record.role}" if record.producer else record.role,
-        digest=record.digest[:36],
-        source_type="local",
-        source=json.dumps({"uri": record.path}),
-        profile=json.dumps({"rows": record.rows, "bytes": record.size}),
-    )
-    tags = {"mlflow.data.context": record.role, **_source_tags(record)}
-    return DatasetInput(dataset, [InputTag(key, value) for key, value in tags.items()])
+def open_mlflow(state: Path, uri: str | None, external: dict[str, str], *, owner: str) -> Any:
+    """See `MlflowWriter.open`; what `posttrain.views.tracking.writer_process` calls."""
+    return MlflowWriter.open(state, uri, external, owner=owner)
 
 
-def _source_tags(record: ArtifactRecord) -> dict[str, str]:
-    tags = {"posttrain.source": f"dvc://{record.path}", "posttrain.sha256": record.digest}
-    return tags | ({"posttrain.md5": record.md5} if record.md5 else {})
+def prepare(*, alone: bool) -> None:
+    """Import what takes seconds, before it is known where to write.
 
+    Args:
+        alone: Whether this process is the writer's own, and nobody misses what mlflow can do
+            without.
 
-def _tags(tags: Mapping[str, str]) -> list[Any]:
-    from mlflow.entities import RunTag
-
-    return [RunTag(_name(key), value[:_LONGEST]) for key, value in tags.items()]
-
-
-def _params(params: Mapping[str, object]) -> list[Any]:
-    from mlflow.entities import Param
-
-    return [Param(_name(key), str(value)[:_LONGEST]) for key, value in params.items()]
-
-
-def _name(text: str) -> str:
-    return _FOREIGN.sub("_", text)[:_LONGEST_NAME]
-
-
-def _milliseconds(moment: float) -> int:
-    return int(moment * 1000)
+    """
+    if alone:
+        # For an import, what is None there is not installed.
+        sys.modules.update(dict.fromkeys(_UNUSED))  # type: ignore[arg-type]
+    import_mlflow()
+    if alone:
+        # Samples are read with it.
+        del sys.modules["polars"]
 
 
 def import_mlflow() -> None:

@@ -1,5 +1,13 @@
 """The mirror of releases in MLflow: a real store, one without the release, one not answering."""
 
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +19,7 @@ from posttrain.stage.errors import UserError
 
 # Importing MLflow and making a store take most of it.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 NOWHERE = "http://me:secret@127.0.0.1:9"
 FIRST, SECOND = parse_tag("mini@v1.0.0"), parse_tag("mini@v1.1.0")
 
@@ -48,6 +57,21 @@ def store(tmp_path, made, monkeypatch):
     )
     ledger = SimpleNamespace(annotations=SimpleNamespace(releases=list))
     return pointers.ReleaseStore(tmp_path, tmp_path, ledger, Registry(tmp_path))
+
+
+@pytest.fixture
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+def wait_for(address):
+    for _ in range(600):
+        with suppress(OSError):
+            urllib.request.urlopen(address, timeout=5).close()
+            return
+        time.sleep(0.1)
+    raise TimeoutError(address)
 
 
 def without_server(store):
@@ -124,3 +148,51 @@ def test_a_damaged_database_is_a_sentence(store):
     (store.state / "mlflow.db").write_bytes(b"not sqlite at all" * 100)
     with pytest.raises(UserError, match="file is not a database"):
         store.registry.assigned("mini", "prod")
+
+
+def logged(client):
+    """A policy as MLflow shows it, made by a run, and one of the same bytes that was only read."""
+    experiment = client.create_experiment("runs")
+    run = client.create_run(experiment).info.run_id
+    tags = {"posttrain.sha256": "cd" * 32}
+    client.create_logged_model(experiment, name="read", tags=tags)
+    made = client.create_logged_model(experiment, name="rl-policy", source_run_id=run, tags=tags)
+    return run, made.model_id
+
+
+def test_a_version_links_the_run_and_the_logged_model_that_its_policy_came_from(store):
+    run, model = logged(store.registry._client)
+    store.registry.register("mini", "v1.0.0", "file:///there", policy="cd" * 32)
+    store.registry.register("mini", "v1.1.0", "file:///there", policy="ab" * 32)
+    found = store.registry._client.search_model_versions("name='mini'")
+    told = {each.tags["posttrain.release"]: each for each in found}
+    linked, unknown = told["v1.0.0"], told["v1.1.0"]
+    assert (linked.run_id, linked.source) == (run, "file:///there")
+    assert not unknown.run_id
+    listed = [{"name": "mini", "version": str(linked.version)}]
+    tags_of = store.registry._client.get_logged_model(model).tags
+    assert json.loads(tags_of["mlflow.modelVersions"]) == listed
+    store.registry.unregister("mini", "v1.0.0")
+    tags_of = store.registry._client.get_logged_model(model).tags
+    assert json.loads(tags_of["mlflow.modelVersions"]) == []
+
+
+def test_a_server_takes_a_release_of_a_model_that_it_knows(store, free_port):
+    """A server refuses folders that are none of its artifacts, and takes its own models."""
+    environment = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "OMP_NUM_THREADS": "1"}
+    uri = f"http://127.0.0.1:{free_port}"
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1"]
+    command += ["--port", str(free_port), "--workers", "1"]
+    command += ["--backend-store-uri", f"sqlite:///{store.state / 'mlflow.db'}"]
+    with subprocess.Popen(command, cwd=store.state, env=environment, **QUIET) as server:
+        try:
+            wait_for(f"{uri}/health")
+            registry = Registry(store.state, uri)
+            run, model = logged(registry._client)
+            registry.register("mini", "v1.0.0", "file:///there", policy="cd" * 32)
+            (version,) = registry._client.search_model_versions("name='mini'")
+            assert version.run_id == run
+            assert version.source == f"models:/{model}"
+            assert version.tags["posttrain.source"] == "file:///there"
+        finally:
+            server.terminate()

@@ -23,7 +23,7 @@ from posttrain.provenance.ledger import Run, StageRun, open_ledger
 from posttrain.provenance.ledger.processes import this_process
 from posttrain.provenance.ledger.records import ArtifactRecord
 from posttrain.stage.errors import UserError
-from posttrain.views.tracking import mlflow_process, open_tracker
+from posttrain.views.tracking import open_tracker, writer_process
 from posttrain.views.tracking.base import Finished, MemoryTracker, Started
 from posttrain.views.tracking.mlflow import MlflowTracker
 from posttrain.views.tracking.projection import (
@@ -75,9 +75,9 @@ def start(*words: str) -> subprocess.Popen[str]:
 class WriterHere:
     """What the writer's process answers, without one: where a test is of what is written."""
 
-    def __init__(self) -> None:
+    def __init__(self, writer: str = "posttrain.views.tracking.mlflow_writer:open_mlflow") -> None:
         self._asked: deque[Any] = deque()
-        self._answers = mlflow_process._answers(iter(self._asked.popleft, None))
+        self._answers = writer_process.answers(writer, iter(self._asked.popleft, None))
 
     def open(self, state: Path, uri: str | None) -> None:
         self.do((state, uri, this_process()))
@@ -86,7 +86,7 @@ class WriterHere:
         self._asked.append(operation)
         external, problem = next(self._answers)
         if problem is not None:
-            raise mlflow_process.WriterFailed(problem)
+            raise writer_process.WriterFailed(problem)
         return external
 
     def close(self, *, seconds: float = 0.0) -> None:
@@ -114,7 +114,7 @@ def state(created: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trackers write in this process, which has mlflow already."""
-    monkeypatch.setattr("posttrain.views.tracking.mlflow.WriterProcess", WriterHere)
+    monkeypatch.setattr("posttrain.views.tracking.queued.WriterProcess", WriterHere)
 
 
 def client_of(state: Path, database: str = "mlflow.db") -> Any:
@@ -125,7 +125,7 @@ def client_of(state: Path, database: str = "mlflow.db") -> Any:
 
 def writer_of(pid: int) -> psutil.Process:
     children = psutil.Process(pid).children()
-    (writer,) = (each for each in children if mlflow_process.__name__ in each.cmdline())
+    (writer,) = (each for each in children if writer_process.__name__ in each.cmdline())
     return writer
 
 
@@ -252,10 +252,13 @@ def test_stages_of_several_threads_stay_apart(state: Path) -> None:
 class WriterOfNothing:
     """Answers at once, so that what is measured is the pipeline's own part."""
 
+    def __init__(self, writer: str) -> None:
+        pass
+
     def open(self, state: Path, uri: str | None) -> None:
         pass
 
-    def do(self, operation: mlflow_process.Operation) -> dict[str, str]:
+    def do(self, operation: writer_process.Operation) -> dict[str, str]:
         return {}
 
     def close(self, *, seconds: float = 0.0) -> None:
@@ -265,7 +268,7 @@ class WriterOfNothing:
 def test_a_metric_costs_the_pipeline_next_to_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("posttrain.views.tracking.mlflow.WriterProcess", WriterOfNothing)
+    monkeypatch.setattr("posttrain.views.tracking.queued.WriterProcess", WriterOfNothing)
     tracker = MlflowTracker(tmp_path)
     stage = tracker.start(Started("s", tracker.start(Started("cost"))))
     begun = time.perf_counter()
@@ -374,7 +377,7 @@ def test_what_was_prepared_in_vain_writes_nothing_and_leaves_nobody(tmp_path: Pa
 
 def _writes(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
-        return mlflow_process.__name__ in process.cmdline()
+        return writer_process.__name__ in process.cmdline()
     return False
 
 
@@ -434,7 +437,7 @@ def test_a_rebuilt_view_says_what_the_live_one_said(state: Path, tmp_path: Path)
     for record in (sft, judge):
         handle = live.start(stage_started(record, parent))
         live.finish(handle, stage_finished(record))
-    live.finish(parent, run_finished(run))
+    live.finish(parent, run_finished(run, [sft, judge]))
     assert live.close() is None
     before = told(client_of(state), "both")
 

@@ -13,7 +13,9 @@ from posttrain.stage.formatting import bytesize, counted, duration, number
 Direction = Literal["up", "down"]
 
 # The metrics by which a stage is known; without one of these, the alphabet decides.
-_TELLING = ("pass_at_1", "reward", "accuracy", "solve_rate", "verified_fraction", "loss")
+_TELLING = (
+    "pass_at_1", "reward", "accuracy", "heldout_nll", "solve_rate", "verified_fraction", "loss",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,22 @@ def first_metrics(metrics: Mapping[str, float], count: int = 3) -> list[str]:
 def _figure(value: float) -> str:
     """A metric that is no number must not pass for one that is not there."""
     return number(value) if math.isfinite(value) else str(value)
+
+
+def is_telling(metric: str) -> bool:
+    """Say whether a stage is known by this metric.
+
+    >>> is_telling("evaluate/rl/pass_at_1"), is_telling("evaluate/rl/mean_length")
+    (True, False)
+
+    Args:
+        metric: Its whole name.
+
+    Returns:
+        Whether its last part is one of the telling ones.
+
+    """
+    return metric.rpartition("/")[2] in _TELLING
 
 
 def _telling(metric: str) -> int:

@@ -1,4 +1,4 @@
-"""The process that writes the MLflow view, and the hand of the run that moves it.
+"""The process that writes a view, such as MLflow's, and the hand of the run that moves it.
 
 mlflow takes seconds of Python to import and some 30 ms for each stage. A thread of the run would
 take them from the starts of its stages, with which it shares one interpreter lock; a process runs
@@ -8,6 +8,7 @@ killed run leaves behind ends with the operation that it was at.
 
 import contextlib
 import ctypes
+import importlib
 import os
 import signal
 import subprocess
@@ -22,11 +23,9 @@ from posttrain.provenance.ledger.processes import this_process
 from posttrain.stage.errors import first_line
 
 _PR_SET_PDEATHSIG = 1
-# What MLflow imports for tables of a user's, where it finds it; mlflow-skinny does without.
-_UNUSED = ("pandas", "polars", "numpy", "pyarrow", "scipy", "sklearn", "matplotlib", "datasets")
-# The name of a method of `MlflowWriter`, and its arguments.
+# The name of a method of the writer, and its arguments.
 Operation = tuple[str, tuple[Any, ...]]
-# MLflow's ids that are new, by handle; and what went wrong, if anything did.
+# The view's ids that are new, by handle; and what went wrong, if anything did.
 _Answer = tuple[dict[str, str], str | None]
 
 
@@ -37,13 +36,20 @@ class WriterFailed(Exception):
 class WriterProcess:
     """Starts the writer; `do` returns when an operation is done, or raises `WriterFailed`."""
 
-    def __init__(self) -> None:
+    def __init__(self, writer: str) -> None:
         self._connection, theirs = Pipe()
         package = str(Path(posttrain.__file__).parents[1])
         path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, str(theirs.fileno()), str(os.getpid())],
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    __name__,
+                    writer,
+                    *map(str, (theirs.fileno(), os.getpid())),
+                ],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -53,7 +59,7 @@ class WriterProcess:
             )
 
     def open(self, state: Path, uri: str | None) -> None:
-        """Connect to a store, as `MlflowWriter.open` does; before, there is nothing but imports."""
+        """Connect to a store; before, there is nothing but imports."""
         try:
             self._ask((state, uri, this_process()))
         except WriterFailed:
@@ -61,7 +67,7 @@ class WriterProcess:
             raise
 
     def do(self, operation: Operation) -> dict[str, str]:
-        """Have an operation done; MLflow's ids of the runs that it opened, by handle."""
+        """Have an operation done; the view's ids of the runs that it opened, by handle."""
         return self._ask(operation)
 
     def close(self, *, seconds: float = 0.0) -> None:
@@ -88,17 +94,16 @@ class WriterProcess:
 
 def main() -> None:
     """Body of the process: carry out orders until the other end is closed."""
+    writer, channel, parent = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The run may be ended while this one still imports.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(sys.argv[2]):
+    if os.getppid() != int(parent):
         return  # it was ended before the kernel could tell
-    # For an import, what is None there is not installed; of this process alone.
-    sys.modules.update(dict.fromkeys(_UNUSED))  # type: ignore[arg-type]
-    with Connection(int(sys.argv[1])) as connection:
+    with Connection(int(channel)) as connection:
         try:
-            for answer in _answers(_asked(connection)):
+            for answer in answers(writer, _asked(connection), alone=True):
                 connection.send(answer)
         except BrokenPipeError:
             return
@@ -112,23 +117,40 @@ def _asked(connection: Connection) -> Iterator[Any]:
         return
 
 
-def _answers(asked: Iterator[Any]) -> Iterator[_Answer]:
-    try:
-        from posttrain.views.tracking.mlflow_writer import MlflowWriter, import_mlflow
+def answers(writer: str, asked: Iterator[Any], *, alone: bool = False) -> Iterator[_Answer]:
+    """Open a writer and carry out what is asked of it, until something fails.
 
-        import_mlflow()
+    Args:
+        writer: A module with `prepare`, which imports what takes long, and its function that opens
+            the writer, with a colon between.
+        asked: First where to write and whose runs they are, then operations.
+        alone: Whether this process is the writer's own.
+
+    Yields:
+        An answer to each.
+
+    """
+    opened = None
+    try:
+        name, _, opens = writer.partition(":")
+        module = importlib.import_module(name)
+        module.prepare(alone=alone)
         state, uri, owner = next(asked)
         external: dict[str, str] = {}
-        writer = MlflowWriter.open(state, uri, external, owner=owner)
+        opened = getattr(module, opens)(state, uri, external, owner=owner)
         yield {}, None
         for name, arguments in asked:
             known = set(external)
-            getattr(writer, name)(*arguments)
+            getattr(opened, name)(*arguments)
             yield {key: external[key] for key in external.keys() - known}, None
     except StopIteration:
         return  # there was nothing to write
     except Exception as error:  # noqa: BLE001 - the boundary: tracking never ends a run
         yield {}, f"{type(error).__name__}: {first_line(error)}"
+    finally:
+        if opened is not None:
+            with contextlib.suppress(Exception):
+                opened.close()
 
 
 if __name__ == "__main__":
