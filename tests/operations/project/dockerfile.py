@@ -90,9 +90,10 @@ class Image:
         done = subprocess.run(
             ["bwrap", "--bind", self.root, "/", "--dev", "/dev", "--proc", "/proc",
              "--tmpfs", "/tmp", "--ro-bind", "/etc/resolv.conf", "/etc/resolv.conf", *binds,
-             "--unshare-pid", "--die-with-parent", *_rights(user), "--clearenv",
+             "--unshare-pid", "--die-with-parent", "--cap-add", "ALL", "--clearenv",
              *(each for pair in environment.items() for each in ("--setenv", *pair)),
-             "--chdir", folder or self.folder, "--", *command],
+             "--chdir", folder or self.folder, "--",
+             "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, check=False,
         )  # fmt: skip
@@ -110,12 +111,6 @@ class Image:
                 shutil.copytree(source, place, dirs_exist_ok=True)
             else:
                 shutil.copy(source, place)
-
-
-def _rights(user):
-    if user == 0:
-        return ["--cap-add", "ALL"]
-    return ["--unshare-user", "--uid", str(user), "--gid", str(user)]
 
 
 def bare_root(release, place):
