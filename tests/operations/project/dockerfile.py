@@ -133,6 +133,8 @@ def _of_pip():
     ).stdout
     variables, shown = {}, {}
     for name, value in re.findall(r"^(?:global|user|:env:)\.([\w.-]+)='(.*)'$", said, re.MULTILINE):
+        if name == "constraint":  # a bound of this machine's own
+            continue
         words = value.split()
         for at, word in enumerate(words):
             path = Path(word.removeprefix("file://"))
