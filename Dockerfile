@@ -14,7 +14,7 @@ ARG PIP_EXTRA_INDEX_URL=""
 # The compiler is for pycosat, of which there is no wheel; bubblewrap is the sandbox.
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends \
-    bubblewrap ca-certificates gcc git libc6-dev make python3-dev python3-venv \
+    bubblewrap ca-certificates gcc git libc6-dev python3-dev python3-venv \
  && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /opt/posttrain

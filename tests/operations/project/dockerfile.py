@@ -83,6 +83,8 @@ class Image:
     def run(self, *command, building=False, user=0, folder=None):
         """Run a command in the root; what it printed."""
         variables, shown = _of_pip()
+        for path, place in shown.items():
+            self._show(Path(path), self._inside(place))
         binds = [each for pair in shown.items() for each in ("--ro-bind", *pair)]
         environment = {**self.environment, **variables}
         if building:
@@ -99,6 +101,15 @@ class Image:
         )  # fmt: skip
         assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}"
         return done.stdout
+
+    @staticmethod
+    def _show(path, place):
+        """Make what a mount goes over, for anybody to reach; bwrap would make it for root alone."""
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            place.mkdir(exist_ok=True)
+        else:
+            place.touch()
 
     def _inside(self, path):
         return self.root / path.lstrip("/")

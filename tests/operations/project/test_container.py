@@ -68,8 +68,7 @@ def test_a_bare_debian_becomes_one_that_runs_a_project(image):
     assert "posttrain run" in image.run(*image.entrypoint, *image.command)
     # As a user of the host who has no name in the image.
     image.run("install", "--directory", "--owner", "1234", "/project/mine")
-    for command in (["posttrain", "init", "demo"], ["make", "-C", "demo", "run"]):
-        said = image.run(*command, user=1234, folder="/project/mine")
-    assert "policy" in said
-    said = image.run("posttrain", "run", user=1234, folder="/project/mine/demo")
-    assert "nothing to run" in said
+    image.run(*image.entrypoint, "init", "demo", user=1234, folder="/project/mine")
+    demo = {"user": 1234, "folder": "/project/mine/demo"}
+    assert "policy" in image.run(*image.entrypoint, "run", **demo)
+    assert "nothing to run" in image.run(*image.entrypoint, "run", **demo)
