@@ -16,11 +16,9 @@ from posttrain.methods.find import every_method, find_arena, methods_of
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.stage.errors import UserError
 from tests.docs.test_snippets import DOCUMENTS, ROOT
-from tests.docs.test_tutorials import PLANNED, RUN
+from tests.docs.test_tutorials import FOLLOWED
 
 _BLOCK = re.compile(r"^```yaml[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_FOLLOWED = {ROOT / "docs" / f"{name}.md" for name in (*RUN, *PLANNED)}
-"""Pages whose recipes are written and run as they stand: tests/docs/test_tutorials.py."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ METHODS = {
 
 def _blocks():
     for path in DOCUMENTS:
-        if path not in _FOLLOWED:
+        if path not in FOLLOWED:
             text = path.read_text()
             for found in _BLOCK.finditer(text):
                 line = text.count("\n", 0, found.start()) + 2
