@@ -1,7 +1,6 @@
 """One invocation of a recipe from opening the workspace to the summary."""
 
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +19,6 @@ from posttrain.pipeline.execution.lockstate import (
 from posttrain.pipeline.generate import generated_files, stage_entries, write_generated
 from posttrain.pipeline.plan import Decision, Planner
 from posttrain.pipeline.recipe import Recipe, load_recipe
-from posttrain.pipeline.systems import refuse_other_systems
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.dvc import LOCK_FILE, DvcStore, LockEntry, check_lock, check_repository
 from posttrain.provenance.ledger import (
@@ -115,7 +113,6 @@ class Session:
         A recipe with which nothing new was made leaves the generated files of the one before.
         A signal that asks the run to end is heard from its first record to its last.
         """
-        refuse_other_systems("stages run", platform.system())
         # What only looks at a recipe does without.
         from posttrain.pipeline.execution.display import NotedProgress
         from posttrain.pipeline.execution.executor import (
