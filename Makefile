@@ -13,7 +13,7 @@ PIP    := $(BIN)/python -m pip install $(QUIET) --constraint constraints.txt
 # DVC runs `python -m posttrain ...`: that must be this environment's python.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run bytecode test test-core test-slice test-all test-engines lint docs clean
+.PHONY: run bytecode test test-core test-slice test-all test-engines lint docs package clean
 
 run: $(VENV)/.installed
 	posttrain run
@@ -51,6 +51,12 @@ docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 python -m mkdocs build --strict
 	@echo "The site is in site/: open site/index.html, or serve it: python -m http.server -b 127.0.0.1 -d site"
 
+# An sdist, and the wheel that is made of it alone: what an index would be given, into dist/.
+package: $(VENV)/.installed-package
+	rm -rf dist
+	python -m build --outdir dist .
+	twine check --strict dist/* && check-wheel-contents dist/*.whl
+
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "posttrain needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
@@ -70,6 +76,10 @@ $(VENV)/.installed-docs: $(VENV)/.installed
 	$(PIP) --editable '.[docs]'
 	@touch $@
 
+$(VENV)/.installed-package: $(VENV)/.installed
+	$(PIP) --editable '.[package]'
+	@touch $@
+
 $(ENGINES)/.installed: pyproject.toml constraints.txt requirements-engines.txt
 	@echo "Installing vLLM and the project into $(ENGINES) (a few minutes, once) ..."
 	test -x $(ENGINES)/bin/python || $(PYTHON) -m venv $(ENGINES)
@@ -78,4 +88,4 @@ $(ENGINES)/.installed: pyproject.toml constraints.txt requirements-engines.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(ENGINES) .posttrain report.html site
+	rm -rf $(VENV) $(ENGINES) .posttrain report.html site dist

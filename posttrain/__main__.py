@@ -5,6 +5,13 @@ import os
 import signal
 import sys
 
+if not hasattr(signal, "pthread_sigmask"):
+    print(
+        "error: posttrain runs on Linux, and looks at what was made on macOS too; on Windows, run"
+        " it inside WSL 2",
+        file=sys.stderr,
+    )
+    sys.exit(2)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Python's own answer to Ctrl-C is a traceback: they wait until ours is there.
 signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)

@@ -14,7 +14,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [each for each in [str(ROOT)] if each not in sys.path]
 
-from docs.hooks import built_links, reference, repository_links, split_pages  # noqa: E402
+from docs.hooks import built_links, notebook_pages, reference, repository_links, split_pages  # noqa: E402
 
 log = logging.getLogger("mkdocs.hooks.posttrain")
 
@@ -39,6 +39,9 @@ def _documents() -> dict[str, str]:
     for path in sorted((ROOT / "docs").rglob("*")):
         if path.is_file() and "hooks" not in path.parts:
             found[path.relative_to(ROOT).as_posix()] = path.relative_to(ROOT / "docs").as_posix()
+    for path in sorted((ROOT / "docs").rglob("*.ipynb")):
+        page = path.relative_to(ROOT / "docs").with_suffix(".md").as_posix()
+        found[path.relative_to(ROOT).as_posix()] = page
     found["docs/decisions"] = "decisions/README.md"
     for path in sorted([*ROOT.glob("benchmarks/*/README.md"), *ROOT.glob("recipes/*/README.md")]):
         named = path.relative_to(ROOT).as_posix()
@@ -69,6 +72,8 @@ DOCUMENTS |= {f"{_LONG}#{each}": f"{_FOLDER}/{each}.md" for each in SPLIT.sectio
 
 
 def _content(file: str) -> str:
+    if file.endswith(".ipynb"):
+        return notebook_pages.notebook_page(ROOT / file)
     text = (ROOT / file).read_text(encoding="utf-8")
     if file == "LICENSE":
         return f"# License\n\n```text\n{text}```\n"
@@ -80,7 +85,7 @@ def _content(file: str) -> str:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that do not stand in docs/, and name them in the navigation."""
     for page, file in FILES.items():
-        if file.startswith("docs/"):
+        if file.startswith("docs/") and not file.endswith(".ipynb"):
             continue
         if page.endswith(".md"):
             files.append(File.generated(config, page, content=_content(file)))

@@ -1,6 +1,7 @@
 """`posttrain up`, `down` and `worker`: the servers of this machine."""
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -63,7 +64,9 @@ def up(
     """
     from posttrain.operations.services.plan import DATABASES, ServicePlan
     from posttrain.operations.services.supervisor import Supervisor
+    from posttrain.pipeline.systems import refuse_other_systems
 
+    refuse_other_systems("servers and the worker run", platform.system())
     root = project_root(Path.cwd())
     plan = ServicePlan(root, prefect_port, mlflow_port, database, mlflow_database, limit)
     # The databases' passwords go on in the environment: everybody may read a process's arguments.
@@ -116,8 +119,11 @@ def worker(limit: int) -> None:
     Elsewhere: on a machine with a clone of the project, PREFECT_API_URL, POSTTRAIN_SCHEDULES and
     POSTTRAIN_LEDGER name the servers that are shared.
     """
-    root = project_root(Path.cwd())
     from posttrain.pipeline.execution.prefect import configure
+    from posttrain.pipeline.systems import refuse_other_systems
+
+    refuse_other_systems("a worker runs", platform.system())
+    root = project_root(Path.cwd())
 
     configure(root / ".posttrain")
     from posttrain.operations.schedule.worker import work

@@ -1,6 +1,5 @@
 """What a recipe needs of a machine, a GPU, cores, programs and packages: whether it is there."""
 
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from posttrain.backends.sandbox.launch import search_path
 from posttrain.learning.models.attention import FLASH
 from posttrain.pipeline.recipe_values import RunSettings
+from posttrain.pipeline.systems import cores
 from posttrain.stage.config import configs_in
 from posttrain.stage.extras import is_installed, package_line
 from posttrain.stage.spec import Dag
@@ -33,12 +33,12 @@ def notes_on_machine(run: RunSettings, dag: Dag, *, makes: bool) -> Iterator[str
     """
     if makes and (without_gpu := note_on_gpu(run)):
         yield without_gpu
-    cores = len(os.sched_getaffinity(0))
-    if run.threads > cores:
-        yield f"run.threads is {run.threads}, and this machine has {cores} cores"
+    here = cores()
+    if run.threads > here:
+        yield f"run.threads is {run.threads}, and this machine has {here} cores"
     for name, stage in dag.stages.items():
-        if run.device == "cpu" and stage.resources.processes > cores:
-            yield f"{name} asks for {stage.resources.processes} processes on {cores} cores"
+        if run.device == "cpu" and stage.resources.processes > here:
+            yield f"{name} asks for {stage.resources.processes} processes on {here} cores"
     for what, line in (*absent_packages(dag, run.device), *absent_programs(programs_of(dag))):
         yield f"{what}; run: {line}"
 

@@ -1,6 +1,5 @@
 """What a recipe states: how its stages are run, and a section of parameters for each."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from pydantic import Field
 from posttrain.pipeline.cost_settings import CostSettings
 from posttrain.pipeline.profile import Profile
 from posttrain.pipeline.recipe_formats import FORMAT
+from posttrain.pipeline.systems import cores
 from posttrain.provenance.key import flattened
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.stage.config import UNKEYED, StageConfig
@@ -50,7 +50,7 @@ class RunSettings(StageConfig):
 
     def lanes(self) -> int:
         """Stages that fit on this machine's cores at once."""
-        return max(1, len(os.sched_getaffinity(0)) // self.threads)
+        return max(1, cores() // self.threads)
 
     def keyed(self) -> dict[str, str]:
         """The settings that can change a stage's bytes, and so belong into its key.

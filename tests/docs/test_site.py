@@ -1,5 +1,6 @@
 """The site of the documents: it builds strictly, and its generated pages have all that there is."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field
 
-from docs.hooks import built_links, repository_links, split_pages
+from docs.hooks import built_links, notebook_pages, repository_links, split_pages
 from docs.hooks.field_tables import field_table
 from docs.hooks.table_pages import comments_of_columns
 from docs.hooks.verb_pages import verb_pages
@@ -151,9 +152,33 @@ def test_the_site_builds_strictly_and_has_a_page_of_everything(tmp_path):
         ],
         "reference/cli": [name for section in VERBS.values() for name in section],
         "decisions": [path.stem for path in ROOT.glob("docs/decisions/0*.md")],
+        "notebooks": [path.stem for path in ROOT.glob("docs/notebooks/*.ipynb")],
         "": [path.stem for path in ROOT.glob("docs/*.md")],
     }
     wanted = {f"{folder}/{name}.html".lstrip("/") for folder in names for name in names[folder]}
     assert sorted(wanted - made) == []
     assert len(wanted) > 300
     assert (tmp_path / "search/search_index.json").is_file()
+
+
+def test_a_notebook_is_a_page_of_its_cells_and_what_they_showed(tmp_path):
+    cells = [
+        {"cell_type": "markdown", "source": ["# A\n", "b"]},
+        {"cell_type": "code", "source": ["x = 1"], "outputs": []},
+        {"cell_type": "code", "source": ["x"], "outputs": [
+            {"output_type": "stream", "name": "stdout", "text": ["\x1b[1mbold\x1b[0m\n"]},
+            {"output_type": "execute_result", "data": {"text/plain": ["1"]}},
+            {"output_type": "execute_result",
+             "data": {"text/html": ["<p>1</p>\n", "\n", "<p>2</p>"], "text/plain": ["1"]}},
+        ]},
+    ]  # fmt: skip
+    file = tmp_path / "a.ipynb"
+    file.write_text(json.dumps({"cells": cells}))
+    assert notebook_pages.notebook_page(file) == (
+        "# A\nb\n\n```python\nx = 1\n```\n\n```python\nx\n```\n\n```text\nbold\n```\n\n"
+        '```text\n1\n```\n\n<div class="shown">\n<p>1</p>\n<p>2</p>\n</div>\n'
+    )
+    error = {"output_type": "error", "ename": "E", "evalue": "", "traceback": []}
+    file.write_text(json.dumps({"cells": [{**cells[1], "outputs": [error]}]}))
+    with pytest.raises(ValueError, match="a page cannot show .* error"):
+        notebook_pages.notebook_page(file)

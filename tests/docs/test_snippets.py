@@ -16,7 +16,7 @@ DOCUMENTS = sorted(
     for place in ("*.md", "docs/**/*.md", "benchmarks/*/*.md", "recipes/*/*.md")
     for path in ROOT.glob(place)
 )
-_BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def parse_yaml(text):
@@ -47,7 +47,7 @@ PARSERS = {
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_blocks_are_of_their_language(path):
-    for language, text in _BLOCK.findall(path.read_text()):
+    for language, text in BLOCK.findall(path.read_text()):
         assert language in PARSERS, f"nobody looks at {language}"
         PARSERS[language](text)
 

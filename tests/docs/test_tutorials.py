@@ -15,6 +15,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 RUN = ["tutorials/own-data", "tutorials/own-reward", "tutorials/own-stage", "how-to/own-verifier"]
 PLANNED = ["tutorials/gsm8k", "how-to/own-flow"]
+FOLLOWED = {DOCS / f"{name}.md" for name in (*RUN, *PLANNED)}
+"""Pages of which every block is written, run or compared here."""
 _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 

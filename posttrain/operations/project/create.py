@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 import posttrain
 from posttrain.operations.project.data_recipe import BroughtData, recipe_for
-from posttrain.operations.project.versions import constraints
+from posttrain.operations.project.versions import WHEELS, constraints, installed_origin
 from posttrain.provenance.git import ask_git, require_git
 from posttrain.stage.errors import UserError
 
@@ -46,10 +46,17 @@ def create(folder: Path, data: BroughtData | None = None) -> list[str]:
     if data is not None:
         texts["recipe.yaml"] = recipe_for(data, folder)
     texts["constraints.txt"] = constraints()
+    source = installed_origin()
+    texts["requirements.txt"] = texts["requirements.txt"].replace("@posttrain@", source.lines)
+    if source.local:
+        texts[f"{WHEELS}/.gitkeep"] = ""
+    carried = {f"{WHEELS}/{source.wheel.name}": source.wheel} if source.wheel else {}
     # Beside its place, so that it appears there whole.
     partial = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.partial")
     try:
         _write(partial, texts)
+        for name, wheel in carried.items():
+            shutil.copy(wheel, partial / name)
         _generate(partial)
         if folder.is_dir():
             folder.rmdir()
@@ -58,7 +65,7 @@ def create(folder: Path, data: BroughtData | None = None) -> list[str]:
         raise UserError(f"cannot write {folder}: {error.strerror}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return sorted([*texts, *_GENERATED])
+    return sorted([*texts, *_GENERATED, *carried])
 
 
 def refuse(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import platform
 import sys
 import threading
 from collections import deque
@@ -14,6 +15,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from posttrain.pipeline.determinism import library_environment
 from posttrain.pipeline.execution import child
 from posttrain.pipeline.execution.assignment import Assignment, Order
+from posttrain.pipeline.systems import refuse_other_systems
 from posttrain.stage.interrupts import COMMAND, held_back
 from posttrain.stage.kernels import Kernels
 
@@ -126,7 +128,13 @@ class Workers:
         self._closed = False
 
     def warm(self) -> None:
-        """Start the fork server now, so that its imports overlap with the caller's own."""
+        """Start the fork server now, so that its imports overlap with the caller's own.
+
+        Raises:
+            UserError: It would not start on this system.
+
+        """
+        refuse_other_systems("stages run", platform.system())
         from multiprocessing import forkserver, resource_tracker
 
         self._context.set_forkserver_preload(self._preload)

@@ -1,7 +1,6 @@
 """Who uses the cache and who clears it do not meet: one lock for each cache, shared or alone."""
 
 import contextlib
-import fcntl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +24,9 @@ def guarded(cache: Path, *, alone: bool = False) -> Iterator[None]:
         Nothing.
 
     """
+    # Windows has none, and who only reads there holds nothing.
+    import fcntl
+
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             cache.mkdir(parents=True, exist_ok=True)

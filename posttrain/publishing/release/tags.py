@@ -1,6 +1,5 @@
 """The release pointers in git: annotated tags in GTO's form, with what they point to inside."""
 
-import fcntl
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -152,6 +151,9 @@ def _alone(root: Path) -> Iterator[int]:
     A git whose parent was killed works on. It holds the lock until it has ended, so that the next
     command never takes back what is only now being made.
     """
+    # Windows has none, and who only reads tags locks nothing.
+    import fcntl
+
     path = root / STATE_DIR / "release-tags.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as stream:
