@@ -192,3 +192,21 @@ def _find(name: str, stages: "Any", finder: Any) -> _Made:
     if path is None:
         raise UserError(f"{name} is neither in the workspace nor in the cache; posttrain pull")
     return _Made(run, record, path)
+
+
+@hub.command(cls=Documented)
+@click.argument("model", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+def gguf(model: Path, file: Path) -> None:
+    """Write the model in folder MODEL as one FILE for llama.cpp, if it answers as the model does.
+
+    The file is read back, and its answers and log-probabilities are compared; where they differ,
+    nothing is written. Weights keep their number format.
+    """
+    from posttrain.publishing.hub.gguf_file import export_gguf
+
+    found = export_gguf(model, file)
+    click.echo(
+        f"{file}: read back, {found.tokens} tokens are the same, and their log-probabilities"
+        f" differ by {found.largest_gap:.1e} at most"
+    )

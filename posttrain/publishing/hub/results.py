@@ -20,7 +20,7 @@ Estimates = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
-class Measured:
+class EvaluatedOn:
     """An evaluation, and the conditions that its figures hold under."""
 
     problems: str
@@ -38,7 +38,7 @@ class Measured:
         return time.strftime("%Y-%m-%d", time.gmtime(self.ended))
 
 
-def model_index(estimates: Estimates, measured: Measured) -> "list[EvalResult]":
+def model_index(estimates: Estimates, measured: EvaluatedOn) -> "list[EvalResult]":
     """Write pass@k with its interval, counts and date as results of a model card.
 
     Args:
@@ -79,7 +79,7 @@ def model_index(estimates: Estimates, measured: Measured) -> "list[EvalResult]":
 
 
 def benchmark_file(
-    dataset: str, task: str, estimates: Estimates, measured: Measured
+    dataset: str, task: str, estimates: Estimates, measured: EvaluatedOn
 ) -> dict[str, bytes]:
     """Write pass@1 as a result on a benchmark of the hub.
 

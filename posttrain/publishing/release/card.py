@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from posttrain.publishing.hub.origins import cost_rows, hardware_named, training_costs
 from posttrain.publishing.hub.results import in_order_of_k, index_findings
-from posttrain.publishing.hub.training_cost import cost_rows, hardware_named, training_costs
 from posttrain.publishing.release.card_head import card_head, methods_of_chain
 from posttrain.publishing.release.names import RULES
 from posttrain.publishing.release.results import policies_of

@@ -15,20 +15,6 @@ if TYPE_CHECKING:
 _SETTINGS = ("num_samples", "temperature", "max_tokens")
 
 
-def check_card_head(candidate: ReleaseCandidate) -> None:
-    """Refuse what the hub would refuse, before anything is signed.
-
-    Args:
-        candidate: What may become a release.
-
-    Raises:
-        UserError: The license is none of the hub's and has no link.
-
-    """
-    config = candidate.config
-    license_metadata(config.license, config.license_link, where="release.license")
-
-
 def card_head(candidate: ReleaseCandidate, metrics: results.Estimates) -> "ModelCardData":
     """Write what the hub shows beside a model, finds it by, and ranks it with.
 
@@ -38,6 +24,9 @@ def card_head(candidate: ReleaseCandidate, metrics: results.Estimates) -> "Model
 
     Returns:
         The head; its YAML is what stands between the card's first lines.
+
+    Raises:
+        UserError: The license is none of the hub's and has no link. Nothing is signed by then.
 
     """
     from huggingface_hub import ModelCardData
@@ -61,11 +50,11 @@ def card_head(candidate: ReleaseCandidate, metrics: results.Estimates) -> "Model
         datasets=list(dict.fromkeys(learned)) or None,
         tags=_tags(chain),
         model_name=str(candidate.tag),
-        eval_results=results.model_index(metrics, measured(chain)),
+        eval_results=results.model_index(metrics, evaluated_on(chain)),
     )
 
 
-def measured(chain: Chain) -> results.Measured:
+def evaluated_on(chain: Chain) -> results.EvaluatedOn:
     """Say what a release's figures were measured on, and when.
 
     Args:
@@ -78,7 +67,7 @@ def measured(chain: Chain) -> results.Measured:
     problems = next(each for each in chain.evaluation.inputs if each.role == "problems")
     sources = origins.hub_data(origins.runs_behind(chain.stages, problems.digest))
     params = nested(chain.evaluation.components.get("params", {}))
-    return results.Measured(
+    return results.EvaluatedOn(
         problems.digest,
         {name: params[name] for name in _SETTINGS if name in params},
         chain.evaluation.ended,
@@ -101,7 +90,9 @@ def benchmark_files(
     stated = candidate.config.benchmark
     if stated is None:
         return {}
-    return results.benchmark_file(stated.dataset, stated.task, metrics, measured(candidate.chain))
+    return results.benchmark_file(
+        stated.dataset, stated.task, metrics, evaluated_on(candidate.chain)
+    )
 
 
 def _tags(chain: Chain) -> list[str]:

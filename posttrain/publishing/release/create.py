@@ -13,7 +13,6 @@ from posttrain.provenance.ledger import Release
 from posttrain.publishing.release import pointers, tags
 from posttrain.publishing.release.assemble import write_release
 from posttrain.publishing.release.candidate import ReleaseCandidate, check_gates
-from posttrain.publishing.release.card_head import check_card_head
 from posttrain.publishing.release.contents import BUNDLE, CLAIMS, FolderContents, write_archive
 from posttrain.publishing.release.keyless import Notary
 from posttrain.publishing.release.names import Tag, choose_tag
@@ -58,7 +57,6 @@ def create(
     tag = _free_tag(session, name, commit)
     candidate = check_gates(session, tag)
     candidate.require_passed()
-    check_card_head(candidate)
     staging = pointers.staging_folder(session.workspace.state) / uuid.uuid4().hex[:8]
     folder, archive = staging / "folder", staging / "archive.tar"
     try:

@@ -8,7 +8,7 @@ from posttrain.provenance.key import flattened
 from posttrain.provenance.ledger import ArtifactRecord, StageRun
 from posttrain.publishing.hub import origins
 from posttrain.publishing.hub.licenses import HUB_LICENSES, hub_license, license_metadata
-from posttrain.publishing.hub.results import Measured, benchmark_file
+from posttrain.publishing.hub.results import EvaluatedOn, benchmark_file
 from posttrain.stage.errors import UserError
 from posttrain.stage.spec import ArtifactKind
 
@@ -112,7 +112,7 @@ def test_a_license_that_the_hub_does_not_list_is_other_with_a_name_and_a_link():
 
 def test_a_result_on_a_benchmark_is_read_back_by_the_hubs_library():
     heldout = [each for each in origins.hub_data(STAGES) if each.heldout]
-    measured = Measured("d" * 64, {"num_samples": 4, "temperature": 1.0}, 86400.0, heldout)
+    measured = EvaluatedOn("d" * 64, {"num_samples": 4, "temperature": 1.0}, 86400.0, heldout)
     ((name, text),) = benchmark_file("openai/gsm8k", "gsm8k", FIGURES, measured).items()
     assert name.startswith(".eval_results/posttrain-")
     (entry,) = parse_eval_result_entries(yaml.safe_load(text))
