@@ -40,7 +40,8 @@ def run(
     """Load the policy, let Inspect ask, and return figures as `inspect_ai/<scorer>/<metric>`."""
     if not is_installed("inspect_ai"):
         raise UserError(
-            f"inspect_ai: the package is not installed; run: {package_line('inspect_ai')}"
+            f"inspect_ai: the package is not installed; run: {package_line('inspect_ai')} (docs/how-to/"
+            "inspect.md says how without an older fsspec, for which all stages would run again)"
         )
     # Where Inspect keeps traces of itself: they are of no use behind the stage.
     for variable in _FOLDERS:

@@ -13,7 +13,12 @@ from posttrain.pipeline.recipe import load_recipe
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-RUN = ["tutorials/own-data", "tutorials/own-reward", "tutorials/own-stage", "how-to/own-verifier"]
+RUN = [
+    "tutorials/own-data", "tutorials/own-reward", "tutorials/own-stage", "how-to/own-verifier",
+    "how-to/serve", "how-to/lm-eval",
+]  # fmt: skip
+BESIDE = {"how-to/inspect": "inspect_ai"}
+"""Pages that want what pip does not install beside the tested set: requirements-inspect.txt."""
 PLANNED = ["tutorials/gsm8k", "how-to/own-flow"]
 FOLLOWED = {DOCS / f"{name}.md" for name in (*RUN, *PLANNED)}
 """Pages of which every block is written, run or compared here."""
@@ -79,6 +84,14 @@ def test_a_tutorial_runs_as_it_is_written(name, tmp_path):
     follow(name, tmp_path)
 
 
+@pytest.mark.slow  # one more
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("name", "package"), BESIDE.items())
+def test_a_page_about_what_is_beside_the_tested_set_runs_as_it_is_written(name, package, tmp_path):
+    pytest.importorskip(package, reason=f"{package} is not installed here; run: make test")
+    follow(name, tmp_path)
+
+
 @pytest.mark.slow  # seven commands
 def test_the_plan_for_a_real_model_is_as_written_and_the_recipe_is_the_shipped_one(tmp_path):
     project = follow("tutorials/gsm8k", tmp_path)
@@ -92,8 +105,8 @@ def test_the_plan_for_a_real_model_is_as_written_and_the_recipe_is_the_shipped_o
 def test_every_page_with_a_pipeline_to_follow_is_followed():
     pages = [*DOCS.glob("tutorials/*.md"), *DOCS.glob("how-to/*.md")]
     named = {path.relative_to(DOCS).with_suffix("").as_posix() for path in pages}
-    assert named == {*RUN, *PLANNED, "tutorials/index", "how-to/index"}
-    for name in (*RUN, *PLANNED):
+    assert named == {*RUN, *PLANNED, *BESIDE, "tutorials/index", "how-to/index"}
+    for name in (*RUN, *PLANNED, *BESIDE):
         assert any(each.language == "bash" for each in blocks(name)), name
 
 
