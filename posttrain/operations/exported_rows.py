@@ -116,7 +116,7 @@ def _of_tokens(
             yield {"role": role, "content": content}
 
 
-def _of_messages(row: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+def _of_messages(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     from posttrain.data.contexts import PromptContext
 
     yield from PromptContext.read(row["context"]).messages(row["prompt"])
