@@ -43,7 +43,7 @@ def print_turns(rows: "pl.DataFrame", table: Path) -> None:
             f"{table} is no table of rollouts or completions: it has no column {missing[0]}; leave"
             " --turns out"
         )
-    decode = _decode_beside(table)
+    decode = decode_beside(table)
     for number, row in enumerate(rows.iter_rows(named=True)):
         click.echo(f"\n{_title(row)}" if number else _title(row))
         for line in _lines(row, decode):
@@ -89,8 +89,16 @@ def _remark(span: "PlayedSpan") -> str:
     return click.style(f"   ({', '.join(told)})", dim=True)
 
 
-def _decode_beside(table: Path) -> "Decode":
-    """What makes text of tokens: the tokenizer of a checkpoint that lies in the same folder."""
+def decode_beside(table: Path) -> "Decode":
+    """Find what makes text of tokens: the tokenizer of a checkpoint in the folder of a table.
+
+    Args:
+        table: Where it was asked for.
+
+    Returns:
+        A decoder; without a tokenizer one that shows numbers, and says so.
+
+    """
     from posttrain.views.report.episodes import decoder
 
     for found in sorted(table.parent.glob("*/tokenizer.json")):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from posttrain.cli.files import replacing
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.cli.options import Documented
+from posttrain.cli.written_rows import LAYOUTS, write_rows
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import counted
 
@@ -44,6 +44,7 @@ class Request:
     turns: bool
     as_json: bool
     out: Path | None
+    layout: str
     ledger_at: str | None
 
 
@@ -78,8 +79,17 @@ class Request:
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path),
     help="Write the rows, or with --trace the reached ids of every table, as parquet.",
+)
+@click.option(
+    "--as",
+    "layout",
+    type=click.Choice(LAYOUTS),
+    default="table",
+    show_default=True,
+    help="With -o: as the table has them; as a data set for others (hub: nulls for what is absent,"
+    " JSON as structs); or each rollout or answer as a session trace (sts: -o is a folder).",
 )
 @ledger_option
 def rows(**options: Any) -> None:
@@ -98,6 +108,8 @@ def rows(**options: Any) -> None:
       posttrain rows data/rl/rollouts.parquet --where "step = 40 and reward < 1" --turns
       posttrain rows data/evaluate/completions.parquet --where "score < 1" --turns
       posttrain rows data/import_chats/traces.parquet --trace     to the lines of your own file
+      posttrain rows data/rl/rollouts.parquet --as hub -o rollouts.parquet
+      posttrain rows data/rl/rollouts.parquet --where "step = 40" --as sts -o sessions
 
     """
     request = Request(**options)
@@ -105,6 +117,8 @@ def rows(**options: Any) -> None:
         raise UserError("--turns is for reading: leave out --trace and --json")
     if request.origins and request.mode is None:
         raise UserError("--from needs --trace: it looks at the rows' ancestors")
+    if request.layout != "table" and (request.out is None or request.mode):
+        raise UserError(f"--as {request.layout} says how rows are written: give -o, not --trace")
     root = workspace_root(request.ledger_at)
     with existing_ledger(request.ledger_at) as ledger:
         from posttrain.provenance.lineage.names import find_node
@@ -159,7 +173,8 @@ def _deliver(
     ends: "Sequence[OriginLine]",
 ) -> None:
     if request.out is not None:
-        _write(request.out, table.take(chosen).collect() if found is None else _long(found))
+        frame = table.take(chosen).collect() if found is None else _long(found)
+        write_rows(frame, request.out, layout=request.layout, table=Path(request.table))
     head = table.take(chosen.head(request.head)).collect()
     if request.as_json:
         whole = _as_object(table, chosen, found, request.head)
@@ -284,9 +299,3 @@ def _long(found: "Trace") -> "pl.DataFrame":
         for each in found.steps
     ]
     return pl.concat([empty, *frames])
-
-
-def _write(out: Path, frame: "pl.DataFrame") -> None:
-    with replacing(out) as partial:
-        frame.write_parquet(partial)
-    click.echo(f"{frame.height:,} lines written to {out}", err=True)

@@ -10,7 +10,9 @@ CellShape = Literal["number", "text", "yes_no"]
 
 _LONGEST = 160
 _MOST_COMPONENTS = 8
-_OF_ONE_ROW = frozenset({"token_ids", "spans", "versions", "turns", "facts", "token_rewards"})
+_OF_ONE_ROW = frozenset(
+    {"token_ids", "spans", "versions", "turns", "facts", "token_rewards", "entropies"}
+)
 _LAST = ("parents", "metadata", "context", "origin_file", "origin_line")
 
 

@@ -30,6 +30,8 @@ class RolloutToken:
     advantage: float | None = None
     reward: float | None = None
     """Paid for this token alone; None where rewards are paid for whole answers."""
+    entropy: float | None = None
+    """Of the policy here, before the step learned, in nats; None where it was not kept."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,9 @@ def spans_by_token(row: Mapping[str, Any], decode: _Decode | None) -> Iterator[R
             yield RolloutSpan(span["turn"], row["role"], False, False, tokens)
             continue
         columns = [
-            row[name][drawn : drawn + len(ids)] if row[name] else [None] * len(ids)
-            for name in ("logprobs", "advantages", "token_rewards")
+            # Tables of before entropies were kept have no such column.
+            row[name][drawn : drawn + len(ids)] if row.get(name) else [None] * len(ids)
+            for name in ("logprobs", "advantages", "token_rewards", "entropies")
         ]
         later = row["spans"][place + 1 :]
         ends = not any(each["turn"] == span["turn"] for each in later)

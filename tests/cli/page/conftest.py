@@ -133,6 +133,7 @@ def rollout(problem, step, group, said, *, reward, number):
         "solved": reward == 1.0,
         "token_rewards": [],
         "advantages": [reward - 0.5] * drawn,
+        "entropies": [0.25] * drawn if group == 0 else [],
         "trained": group == 0,
     }
 

@@ -111,6 +111,19 @@ def test_a_token_tells_under_the_pointer_what_is_known_of_it(page, made):
         one(browser, f"[data-measure={measure}]").click()
         found = [bool(each.get_attribute("style")) for each in (tokens[0], tokens[-1])]
         assert found == colored, measure
+    assert not one(browser, "[data-measure=entropy]").is_displayed()
+
+
+def test_entropies_are_told_and_colored_where_they_are_kept(page, made):
+    from selenium.webdriver import ActionChains
+
+    browser = page(made.address("rollouts", "/row/0"))
+    tokens = all_of(browser, ".token")
+    ActionChains(browser).move_to_element(tokens[-1]).perform()
+    assert "entropy 0.2500 nats" in until(lambda: one(browser, "#tip").text)
+    one(browser, "[data-measure=entropy]").click()
+    found = [bool(each.get_attribute("style")) for each in (tokens[0], tokens[-1])]
+    assert found == [False, True]
 
 
 def test_two_marked_runs_are_compared(page):

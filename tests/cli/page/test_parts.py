@@ -52,6 +52,8 @@ def test_what_is_known_of_drawn_tokens_goes_by_their_order_over_all_turns():
     assert (first.learned, first.version, first.earned) == (True, 7, 0.5)
     assert second.tokens == (RolloutToken(3, "so", -3.0, 0.3),)
     assert (second.version, second.earned) == (8, 1.5)
+    *_, last = spans_by_token(row | {"entropies": [0.5, 0.6, 0.7]}, decode)
+    assert last.tokens == (RolloutToken(3, "so", -3.0, 0.3, entropy=0.7),)
 
 
 @pytest.mark.parametrize("name", ["pairs", "problems", "rollouts"])

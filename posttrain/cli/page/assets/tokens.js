@@ -2,12 +2,13 @@
 "use strict";
 
 const known = JSON.parse(document.getElementById("known").textContent);
-const facts = known.tokens.flat(); // [id, logprob, advantage, reward, learned]
+const facts = known.tokens.flat(); // [id, logprob, advantage, reward, learned, entropy]
 const box = document.getElementById("tokens");
 const tokens = [...box.querySelectorAll(".token")];
 const tip = document.getElementById("tip");
 const MEANINGS = {
   logprob: "the stronger the color, the less likely the engine found the token; what was only read has none",
+  entropy: "the stronger the color, the less sure the policy was before the step learned",
   advantage: "green was better than the group, red was worse",
   mask: "colored tokens bear loss",
 };
@@ -16,9 +17,12 @@ const largest = Math.max(...advantages, 1e-9);
 let active = -1;
 
 function color(fact, measure) {
-  const [, logprob, advantage, , learned] = fact;
+  const [, logprob, advantage, , learned, entropy] = fact;
   if (measure === "logprob" && logprob !== null) {
     return ["var(--c2)", Math.sqrt(Math.min(1, -logprob / 4)) * 75];
+  }
+  if (measure === "entropy" && entropy !== null) {
+    return ["var(--c2)", Math.min(1, entropy / 4) * 75];
   }
   if (measure === "advantage" && advantage) {
     return [advantage > 0 ? "var(--good)" : "var(--bad)", (Math.abs(advantage) / largest) * 50];
@@ -40,13 +44,13 @@ function paint(measure) {
 }
 
 function told(index) {
-  const [id, logprob, advantage, reward, learned] = facts[index];
+  const [id, logprob, advantage, reward, learned, entropy] = facts[index];
   const lines = [`${JSON.stringify(tokens[index].textContent)}  token ${id}`];
   if (logprob === null) lines.push("read, not drawn: it bears no loss");
   else {
     const probability = `${(100 * Math.exp(logprob)).toPrecision(3)}%`;
     lines.push(`log-probability ${logprob.toPrecision(4)} (${probability})`);
-    lines.push("entropy: not kept in rollouts");
+    lines.push(entropy === null ? "entropy: not kept (rl.entropies)" : `entropy ${entropy.toPrecision(4)} nats`);
     lines.push(`advantage ${advantage === null ? "none" : advantage.toPrecision(3)}`);
     lines.push(learned ? "bears loss" : "bears no loss");
     if (reward !== null) lines.push(`paid for this token ${reward.toPrecision(3)}`);
@@ -88,6 +92,8 @@ box.addEventListener("keydown", (event) => {
   tokens[index].scrollIntoView({ block: "nearest" });
   show(index);
 });
+const kept = facts.some((fact) => fact[5] !== null);
+document.querySelector('[data-measure="entropy"]').hidden = !kept;
 for (const button of document.querySelectorAll("[data-measure]")) {
   button.addEventListener("click", () => paint(button.dataset.measure));
 }

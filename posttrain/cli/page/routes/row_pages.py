@@ -159,4 +159,4 @@ def _verdicts(project: Project, ledger: Ledger, row: dict[str, Any]) -> list[dic
 
 
 def _known(span: Any, token: Any) -> list[Any]:
-    return [token.id, token.logprob, token.advantage, token.reward, span.learned]
+    return [token.id, token.logprob, token.advantage, token.reward, span.learned, token.entropy]
