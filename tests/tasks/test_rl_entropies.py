@@ -24,7 +24,7 @@ def test_they_are_those_before_the_step_learned_and_nothing_else_changes(
         SETTINGS, guesser, coins_path, tmp_path / "without"
     )
     (_, _, kept), again, same = trained_on_coins(
-        SETTINGS | {"entropies": True}, guesser, coins_path, tmp_path / "kept"
+        SETTINGS | {"learner": {"entropies": True}}, guesser, coins_path, tmp_path / "kept"
     )
     assert (again, same) == (curve, weights)
     assert kept["curve"].read_bytes() == without["curve"].read_bytes()

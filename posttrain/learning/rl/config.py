@@ -30,7 +30,12 @@ from posttrain.learning.rl.metrics import (
     refuse_unmeasured,
     unmeasured,
 )
-from posttrain.learning.rl.model_config import FROZEN, ReferenceConfig, ValueModelConfig
+from posttrain.learning.rl.model_config import (
+    FROZEN,
+    ReferenceConfig,
+    RlLearnerConfig,
+    ValueModelConfig,
+)
 from posttrain.learning.rl.stop import StopConfig
 from posttrain.learning.rl.updates_config import (
     RlOptimization,
@@ -40,7 +45,6 @@ from posttrain.learning.rl.updates_config import (
 from posttrain.learning.rollouts.sampling import MaxTokens
 from posttrain.learning.training.config import (
     AlarmsConfig,
-    LearnerConfig,
     refuse_blind,
     refuse_idle_rounding,
     usual_alarms,
@@ -55,9 +59,7 @@ class RlConfig(Schedulable):
 
     IDENTITY_OF: ClassVar[str] = "rl"
     # A method is the same whatever it runs on, and at any budget of steps.
-    MECHANICS = frozenset(
-        {"steps", "max_logprob_gap", "alarms", "checkpoint_every", "ahead", "entropies"}
-    )
+    MECHANICS = frozenset({"steps", "max_logprob_gap", "alarms", "checkpoint_every", "ahead"})
     FIXED: ClassVar[frozenset[str]] = frozenset({"steps", "staleness", "checkpoint_every", "ahead"})
     algorithm: AlgorithmConfig = Algorithm()
     """A preset's name, or a preset with some switches set otherwise."""
@@ -90,8 +92,9 @@ class RlConfig(Schedulable):
     """What becomes of the reference policy."""
     critic: ValueModelConfig = ValueModelConfig()
     """The value model, where the algorithm asks for one."""
-    learner: LearnerConfig = LearnerConfig()
-    """Precision, adapters, activation checkpointing, and averaging of what is saved."""
+    learner: RlLearnerConfig = RlLearnerConfig()
+    """Precision, adapters, activation checkpointing, averaging of what is saved, and what is kept
+    to be looked at."""
     max_logprob_gap: float = Field(0.05, gt=0.0)
     """Largest mean gap, in nats, between the engine's log-probabilities and the trainer's."""
     stop: StopConfig | None = None
@@ -101,10 +104,6 @@ class RlConfig(Schedulable):
     """What is watched from step to step, and warns or stops; names all alarms that there are."""
     checkpoint_every: Annotated[int, UNKEYED] = Field(10, ge=0)
     """Optimizer updates between resumable checkpoints; 0 writes none."""
-    # Left out of what is keyed while it is off, so that runs that do not ask stay what they are.
-    entropies: bool = Field(default=False, exclude_if=lambda kept: not kept)
-    """Keep the policy's entropy at each token that is learned from in the table of rollouts, to be
-    looked at: one more pass of each step, from which nothing is learned."""
 
     @property
     def oldest(self) -> int:

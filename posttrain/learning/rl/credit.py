@@ -120,7 +120,7 @@ def _looked_at(
     passes: ModelPasses, bare: Sequence[TrainSample], columns: Mapping[str, list[TokenValues]]
 ) -> dict[str, Sequence[TokenValues]]:
     """What is kept to be looked at, and never learned from: the policy's entropies."""
-    if not passes.config.entropies:
+    if not passes.config.learner.entropies:
         return {}
     return {"entropies": columns.get("entropy") or passes.rows(bare, passes.present_entropy)}
 

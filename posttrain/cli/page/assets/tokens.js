@@ -50,7 +50,7 @@ function told(index) {
   else {
     const probability = `${(100 * Math.exp(logprob)).toPrecision(3)}%`;
     lines.push(`log-probability ${logprob.toPrecision(4)} (${probability})`);
-    lines.push(entropy === null ? "entropy: not kept (rl.entropies)" : `entropy ${entropy.toPrecision(4)} nats`);
+    lines.push(entropy === null ? "entropy: not kept (rl.learner.entropies)" : `entropy ${entropy.toPrecision(4)} nats`);
     lines.push(`advantage ${advantage === null ? "none" : advantage.toPrecision(3)}`);
     lines.push(learned ? "bears loss" : "bears no loss");
     if (reward !== null) lines.push(`paid for this token ${reward.toPrecision(3)}`);
