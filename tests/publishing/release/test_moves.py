@@ -25,7 +25,7 @@ class FakeRegistry:
         self.aliases = {}
         self.failing = False
 
-    def register(self, name, version, source):
+    def register(self, name, version, source, *, policy=""):
         self.versions.add((name, version))
         if self.failing:
             raise ConnectionError("MLflow is gone")
@@ -92,7 +92,7 @@ class Killed(BaseException):
 STEPS = {
     "folder": (Path, "rename", lambda path, _target: path.name == "folder"),
     "archive": (Path, "rename", lambda path, _target: path.name == "archive.tar"),
-    "model_version": (FakeRegistry, "register", lambda *_: True),
+    "model_version": (FakeRegistry, "register", lambda *_, **__: True),
     "tag": (tags, "write_tag", lambda *_, **__: True),
     "ledger": (Annotations, "release", lambda *_: True),
 }
