@@ -22,7 +22,7 @@ def begun(tmp_path, monkeypatch):
     monkeypatch.setattr(prefect, "TemporaryServer", lambda home, seconds: homes.append(home))
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(os, "environ", dict(os.environ) | {"HOME": str(tmp_path)})
     monkeypatch.delitem(sys.modules, "prefect", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "state").mkdir()
