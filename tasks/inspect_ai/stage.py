@@ -2,18 +2,13 @@
 
 import importlib.metadata
 import json
-import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
-from posttrain.data.benchmarks import as_json, documents_schema, samples_schema
-from posttrain.data.schemas import row_id
+from posttrain.data.benchmarks import documents_schema, samples_schema
 from posttrain.data.tables import write_table
-from posttrain.learning.maths.score_intervals import score_interval
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rollouts.engines.base import SamplingParams
 from posttrain.learning.rollouts.engines.config import open_engine
@@ -24,11 +19,11 @@ from posttrain.stage.extras import is_installed, package_line
 from posttrain.stage.hashing import sha256_of, sha256_of_file
 from posttrain.stage.seeds import purpose_seed
 from tasks.inspect_ai.config import InspectConfig
+from tasks.inspect_ai.told import document_of, documents_of, figures_of_log, firsts, samples_of
 
 _LAYOUT = 1
 _SEED_BITS = 31
 _FOLDERS = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR")
-_MEANS = ("accuracy", "mean")
 
 
 def run(
@@ -40,8 +35,9 @@ def run(
     """Load the policy, let Inspect ask, and return figures as `inspect_ai/<scorer>/<metric>`."""
     if not is_installed("inspect_ai"):
         raise UserError(
-            f"inspect_ai: the package is not installed; run: {package_line('inspect_ai')} (docs/how-to/"
-            "inspect.md says how without an older fsspec, for which all stages would run again)"
+            f"inspect_ai: the package is not installed; run: {package_line('inspect_ai')}"
+            " (docs/how-to/inspect.md says how without an older fsspec, for which all stages would"
+            " run again)"
         )
     # Where Inspect keeps traces of itself: they are of no use behind the stage.
     for variable in _FOLDERS:
@@ -60,18 +56,18 @@ def run(
         "task": log.eval.task,
         "task_version": log.eval.task_version,
         "task_sha256": sha256_of_file(file),
-        "documents_sha256": sha256_of("\n".join(map(_document, _firsts(log.samples)))),
+        "documents_sha256": sha256_of("\n".join(map(document_of, firsts(log.samples)))),
         "template_sha256": sha256_of(template),
         "engine": config.engine.model_dump(mode="json"),
-        "num_documents": len(_firsts(log.samples)),
+        "num_documents": len(firsts(log.samples)),
         "epochs": log.eval.config.epochs or 1,
-        "figures": _figures(log),
+        "figures": figures_of_log(log),
     }
     text = json.dumps(report, indent=1, sort_keys=True, allow_nan=False)
     outputs["report"].write_text(text + "\n", encoding="utf-8")
-    write_table(_documents(log), outputs["documents"], documents_schema())
-    write_table(_samples(log), outputs["samples"], samples_schema())
-    metrics = {"inspect_ai/num_documents": float(len(_firsts(log.samples)))}
+    write_table(documents_of(log), outputs["documents"], documents_schema())
+    write_table(samples_of(log), outputs["samples"], samples_schema())
+    metrics = {"inspect_ai/num_documents": float(len(firsts(log.samples)))}
     for name, figure in report["figures"].items():
         metrics[f"inspect_ai/{name}"] = figure["value"]
     return metrics
@@ -119,93 +115,3 @@ def _evaluated(config: InspectConfig, policy: Any, context: StageContext) -> Any
         raise UserError(f"inspect_ai: {config.file}: {said}")
     # What was kept is what is told.
     return read_eval_log(log.location)
-
-
-def _firsts(samples: Sequence[Any]) -> list[Any]:
-    """One sample of every document, in the order of the data set: epochs make several."""
-    return list({str(each.id): each for each in reversed(samples)}.values())[::-1]
-
-
-def _document(sample: Any) -> str:
-    asked = sample.input
-    said = asked if isinstance(asked, str) else [[each.role, each.text] for each in asked]
-    return as_json(
-        {
-            "id": sample.id,
-            "input": said,
-            "choices": sample.choices,
-            "target": sample.target,
-        }
-    )
-
-
-def _document_id(log: Any, sample: Any) -> str:
-    return row_id("document", log.eval.task, _document(sample))
-
-
-def _documents(log: Any) -> pl.DataFrame:
-    rows = [
-        {
-            "id": _document_id(log, each),
-            "parents": [],
-            "task": log.eval.task,
-            "number": number,
-            "document": _document(each),
-        }
-        for number, each in enumerate(_firsts(log.samples))
-    ]
-    return pl.DataFrame(rows, schema=documents_schema())
-
-
-def _samples(log: Any) -> pl.DataFrame:
-    rows = []
-    for each in log.samples:
-        parent, said = _document_id(log, each), [[m.role, m.text] for m in each.messages]
-        scores = {name: score.value for name, score in (each.scores or {}).items()}
-        rows.append(
-            {
-                "id": row_id("sample", parent, each.epoch, as_json(said)),
-                "parents": [parent],
-                "task": log.eval.task,
-                "variant": f"epoch {each.epoch}",
-                "prompt": as_json(said[:-1]),
-                "target": as_json(each.target),
-                "responses": as_json([each.output.completion]),
-                "filtered": as_json([s.answer for s in (each.scores or {}).values()]),
-                "scores": as_json(scores),
-            }
-        )
-    return pl.DataFrame(rows, schema=samples_schema())
-
-
-def _figures(log: Any) -> dict[str, Any]:
-    """Every metric of every scorer; means have an interval over documents."""
-    figures = {}
-    for score in log.results.scores if log.results else ():
-        every = {name: metric.value for name, metric in score.metrics.items()}
-        found = {name: value for name, value in every.items() if math.isfinite(value)}
-        error = found.get("stderr")
-        for name in found.keys() - {"stderr"}:
-            is_mean = name in _MEANS
-            figures[f"{score.name}/{name}"] = {
-                "value": float(found[name]),
-                "stderr": float(error) if error is not None and is_mean else None,
-                **(_interval(log, score, found[name]) if is_mean else {"low": None, "high": None}),
-            }
-    return figures
-
-
-def _interval(log: Any, score: Any, value: float) -> dict[str, float | None]:
-    """A 95% interval over documents, of which each may have several epochs."""
-    from inspect_ai.scorer import value_to_float
-
-    read = value_to_float()
-    numbers = {str(each.id): place for place, each in enumerate(_firsts(log.samples))}
-    told = [each for each in log.samples if each.scores and score.name in each.scores]
-    found = score_interval(
-        [read(each.scores[score.name].value) for each in told],
-        [numbers[str(each.id)] for each in told],
-        mean=value,
-    )
-    low, high = found or (None, None)
-    return {"low": low, "high": high}

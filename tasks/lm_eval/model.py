@@ -101,20 +101,11 @@ class PolicyLM(TemplateLM):  # type: ignore[misc]
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:  # noqa: ARG002
         """Score whole texts, in windows that overlap by no token."""
-        windows = [list(self._windows(*request.args)) for request in requests]
+        texts = [self.tok_encode(request.args[0], add_special_tokens=False) for request in requests]
+        most = self.engine.context_length
+        windows = [list(_windows(ids, self.prefix_token_id, most)) for ids in texts]
         scores = iter(self._scored(list(chain.from_iterable(windows))))
         return [sum(next(scores)[0] for _ in each) for each in windows]
-
-    def _windows(self, text: str) -> Iterator[tuple[list[int], list[int]]]:
-        return map(
-            make_disjoint_window,
-            get_rolling_token_windows(
-                token_list=self.tok_encode(text, add_special_tokens=False),
-                prefix_token=self.prefix_token_id,
-                max_seq_len=self.engine.context_length,
-                context_len=1,
-            ),
-        )
 
     def _scored(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[Scored]:
         """Score what follows each context; long rows first, so that memory fails at once."""
@@ -189,3 +180,13 @@ class PolicyLM(TemplateLM):  # type: ignore[misc]
             seed=self.seed,
             stop=tuple(filter(None, [until] if isinstance(until, str) else until)),
         )
+
+
+def _windows(ids: list[int], prefix: int, most: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Windows of a text, each token in one of them behind as much as fits."""
+    return map(
+        make_disjoint_window,
+        get_rolling_token_windows(
+            token_list=ids, prefix_token=prefix, max_seq_len=most, context_len=1
+        ),
+    )

@@ -30,7 +30,7 @@ _SEED_BITS = 32
 
 _MISTAKES = (ValueError, LookupError, TypeError, AttributeError, OSError)
 
-Sample = Mapping[str, Any]
+_Sample = Mapping[str, Any]
 
 
 def run(
@@ -146,7 +146,7 @@ def _found_from(folder: Path, files: Any) -> Any:
     return [_found_from(folder, each) for each in files]
 
 
-def _told(name: str, found: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
+def _told(name: str, found: Mapping[str, Any], samples: Sequence[_Sample]) -> dict[str, Any]:
     """What a task was, by digests, and its figures."""
     said = dict(found["configs"][name])
     # Where data lie on this machine is no part of the task; what they are is in the documents.
@@ -165,7 +165,7 @@ def _told(name: str, found: Mapping[str, Any], samples: Sequence[Sample]) -> dic
 
 
 def _figures(
-    results: Mapping[str, Any], better: Mapping[str, Any], samples: Sequence[Sample]
+    results: Mapping[str, Any], better: Mapping[str, Any], samples: Sequence[_Sample]
 ) -> dict[str, Any]:
     """Every metric by its name, and that of its filter where it is not the plain one."""
     figures = {}
@@ -218,17 +218,17 @@ def _groups(found: Mapping[str, Any], samples: Mapping[str, Any]) -> dict[str, A
     }
 
 
-def _by_document(samples: Sequence[Sample]) -> list[Sample]:
+def _by_document(samples: Sequence[_Sample]) -> list[_Sample]:
     """One sample of every document, in the documents' order: filters make several."""
     firsts = {each["doc_id"]: each for each in reversed(samples)}
     return [firsts[number] for number in sorted(firsts)]
 
 
-def _document_id(task: str, sample: Sample) -> str:
+def _document_id(task: str, sample: _Sample) -> str:
     return row_id("document", task, int(sample["doc_id"]), str(sample["doc_hash"]))
 
 
-def _documents(samples: Mapping[str, Sequence[Sample]]) -> pl.DataFrame:
+def _documents(samples: Mapping[str, Sequence[_Sample]]) -> pl.DataFrame:
     rows = [
         {
             "id": _document_id(task, each),
@@ -243,7 +243,7 @@ def _documents(samples: Mapping[str, Sequence[Sample]]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=documents_schema())
 
 
-def _samples(samples: Mapping[str, Sequence[Sample]]) -> pl.DataFrame:
+def _samples(samples: Mapping[str, Sequence[_Sample]]) -> pl.DataFrame:
     rows = []
     for task, asked in samples.items():
         for each in asked:
@@ -266,7 +266,7 @@ def _samples(samples: Mapping[str, Sequence[Sample]]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=samples_schema())
 
 
-def _prompt(sample: Sample) -> str:
+def _prompt(sample: _Sample) -> str:
     """What was asked; of a choice the context that all of its continuations follow."""
     return str(sample["arguments"][0][0])
 

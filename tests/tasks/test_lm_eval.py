@@ -2,6 +2,7 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -14,6 +15,7 @@ from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.lm_eval import TASK
 from tasks.lm_eval.config import LmEvalConfig
+from tasks.lm_eval.model import PolicyLM
 from tasks.lm_eval.stage import run
 from tests.tiny_qwen import save_tiny_qwen
 
@@ -200,3 +202,31 @@ def test_a_task_that_cannot_be_asked_is_refused(tiny, folder, tmp_path, said, se
     (folder / "odd.yaml").write_text(said)
     with pytest.raises(UserError, match=sentence):
         evaluated(tiny, folder, tmp_path, "odd.yaml")
+
+
+def test_a_text_longer_than_the_context_is_scored_in_windows_token_by_token(tiny):
+    policy = load_policy(tiny)
+    engine = TorchRolloutEngine(policy.model, policy.tokenizer)
+    model = PolicyLM(
+        policy,
+        engine,
+        as_messages=True,
+        batch_size=2,
+        max_tokens=4,
+        seed=0,
+        progress=lambda _done, _of: None,
+    )
+    text = "What is 1 + 2? " * 40
+    ids = policy.tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert len(ids) > 128  # two windows at the least
+    asked = [SimpleNamespace(args=(text,)), SimpleNamespace(args=("What is",))]
+    long, short = model.loglikelihood_rolling(asked)
+    (few,) = [policy.tokenizer("What is", add_special_tokens=False)["input_ids"]]
+    prefix = policy.tokenizer.bos_token_id
+    prefix = policy.tokenizer.eos_token_id if prefix is None else prefix
+    with torch.inference_mode():
+        logits = policy.model(input_ids=torch.tensor([[prefix, *few]])).logits[0].float()
+    expected = sum(logits.log_softmax(-1)[t, token].item() for t, token in enumerate(few))
+    assert short == pytest.approx(expected, abs=1e-4)
+    # Every token is scored once: about as unlikely, on average, as those of the short text.
+    assert long / len(ids) == pytest.approx(short / len(few), rel=0.5)
