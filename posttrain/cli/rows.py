@@ -12,7 +12,6 @@ import click
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.cli.options import Documented
-from posttrain.cli.written_rows import LAYOUTS, write_rows
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import counted
 
@@ -46,6 +45,9 @@ class Request:
     out: Path | None
     layout: str
     ledger_at: str | None
+
+
+_LAYOUTS = ("table", "hub", "sts")
 
 
 @click.command(cls=Documented)
@@ -85,7 +87,7 @@ class Request:
 @click.option(
     "--as",
     "layout",
-    type=click.Choice(LAYOUTS),
+    type=click.Choice(_LAYOUTS),
     default="table",
     show_default=True,
     help="With -o: as the table has them; as a data set for others (hub: nulls for what is absent,"
@@ -174,7 +176,7 @@ def _deliver(
 ) -> None:
     if request.out is not None:
         frame = table.take(chosen).collect() if found is None else _long(found)
-        write_rows(frame, request.out, layout=request.layout, table=Path(request.table))
+        _write_rows(frame, request.out, layout=request.layout, table=Path(request.table))
     head = table.take(chosen.head(request.head)).collect()
     if request.as_json:
         whole = _as_object(table, chosen, found, request.head)
@@ -299,3 +301,52 @@ def _long(found: "Trace") -> "pl.DataFrame":
         for each in found.steps
     ]
     return pl.concat([empty, *frames])
+
+
+def _write_rows(frame: "pl.DataFrame", out: Path, *, layout: str, table: Path) -> None:
+    """Write rows, and say how many.
+
+    Args:
+        frame: The rows.
+        out: A file; with `sts` a folder, which gets a file a session.
+        layout: One of `_LAYOUTS`.
+        table: Where the rows were asked for: the policy beside it has the tokenizer.
+
+    Raises:
+        UserError: The rows are no sessions, or `out` is a folder where it must be a file.
+
+    """
+    from posttrain.cli.files import replacing
+
+    if layout == "sts":
+        _write_sessions(frame, out, table)
+        return
+    if out.is_dir():
+        raise UserError(f"cannot write {out}: it is a folder; name a file, such as rows.parquet")
+    with replacing(out) as partial:
+        if layout == "hub":
+            from posttrain.operations.exported_rows import for_others, write_for_others
+
+            write_for_others(for_others(frame), partial)
+        else:
+            frame.write_parquet(partial)
+    click.echo(f"{frame.height:,} lines written to {out}", err=True)
+
+
+def _write_sessions(frame: "pl.DataFrame", out: Path, table: Path) -> None:
+    from posttrain.cli.files import write_text
+    from posttrain.cli.row_turns import decode_beside
+    from posttrain.operations.exported_rows import sessions
+
+    if not ({"spans", "token_ids"} <= set(frame.columns) or "text" in frame.columns):
+        raise UserError(
+            f"{table} holds no sessions; --as sts is for tables of rollouts and of completions"
+        )
+    if out.is_file():
+        raise UserError(f"cannot write {out}: it is a file; name a folder, which gets a file each")
+    out.mkdir(parents=True, exist_ok=True)
+    written = set()
+    for name, text in sessions(frame, decode_beside(table) if "spans" in frame.columns else str):
+        write_text(out / f"{name}.jsonl", text)
+        written.add(name)
+    click.echo(f"{counted(len(written), 'session')} written to {out}", err=True)

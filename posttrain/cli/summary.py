@@ -13,9 +13,9 @@ from rich.console import Console
 from posttrain import __version__
 from posttrain.cli.legends import say_legend
 from posttrain.operations.python.runs import facts_of
-from posttrain.pipeline.execution.session import REPORT_FILE, Session
+from posttrain.pipeline.execution.session import Session
 from posttrain.pipeline.gathered_claims import claims_of_recipe
-from posttrain.provenance.ledger import Run, conflicts, explain_conflict
+from posttrain.provenance.ledger import REPORT_FILE, Run, conflicts, explain_conflict
 from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.views.report import ReportExtras, StageFacts, summary_table, write_report
 from posttrain.views.report.changes import RunChange

@@ -10,10 +10,10 @@ from posttrain.pipeline.execution.executor import Executor
 from posttrain.pipeline.execution.session import Session
 from posttrain.pipeline.plan import Decision
 from posttrain.provenance.ledger import Run
+from posttrain.provenance.ledger.location import REPORT_FILE
 from posttrain.stage.interrupts import Interrupted
 from posttrain.views.tracking import open_tracker
 from posttrain.views.tracking.base import CLOSE_SECONDS
-from posttrain.views.tracking.projection import REPORT_FILE
 
 # After a signal; what MLflow has not heard by then it learns from `posttrain mlflow rebuild`.
 _HURRIED_SECONDS = 0.2

@@ -13,7 +13,7 @@ from posttrain.pipeline.plan import Decision, Planner
 from posttrain.provenance.git import revision_of
 from posttrain.provenance.ledger import Run
 from posttrain.provenance.ledger.location import PARAMS_FILE, RECIPE_FILE
-from posttrain.provenance.ledger.origins import Origin, note_origin, origin_of
+from posttrain.provenance.ledger.origins import RunOrigin, note_origin, origin_of
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class BegunRun:
     """
 
     run: Run
-    origin: Origin
+    origin: RunOrigin
     files: tuple[Path, ...]
 
 

@@ -22,6 +22,7 @@ from posttrain.pipeline.recipe import Recipe, load_recipe
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.dvc import LOCK_FILE, DvcStore, LockEntry, check_lock, check_repository
 from posttrain.provenance.ledger import (
+    REPORT_FILE,
     ArtifactRecord,
     Ledger,
     Run,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from posttrain.pipeline.execution.executor import Executor
     from posttrain.views.tracking.base import Tracker
 
-REPORT_FILE = "report.html"
 Runner = Callable[["Executor", Sequence[str]], None]
 
 

@@ -7,6 +7,7 @@ SQLAlchemy costs more than a whole lineage query (docs/decisions/0006-ledger.md)
 
 from posttrain.provenance.ledger.conflicts import Conflict, conflicts, explain_conflict
 from posttrain.provenance.ledger.ledger import Ledger, open_ledger, read_ledger
+from posttrain.provenance.ledger.location import REPORT_FILE as REPORT_FILE
 from posttrain.provenance.ledger.location import ledger_location
 from posttrain.provenance.ledger.records import (
     Adoption,

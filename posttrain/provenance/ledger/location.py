@@ -10,6 +10,7 @@ ENVIRONMENT = "POSTTRAIN_LEDGER"
 STATE_DIR = ".posttrain"
 RECIPE_FILE = "recipe.yaml"
 PARAMS_FILE = "params.yaml"
+REPORT_FILE = "report.html"
 
 
 def ledger_location(root: Path) -> str:

@@ -1,4 +1,4 @@
-"""Where a run came from beside its commit: who started it, on which branch, what was stated."""
+"""Where a run came from beside its commit: on which branch and account, what was stated."""
 
 import getpass
 import json
@@ -14,24 +14,24 @@ _NOTE = "origin"
 
 
 @dataclass(frozen=True)
-class Origin:
+class RunOrigin:
     """What people look for beside a run.
 
     Args:
-        user: Who started it, as git knows them, else the name of the account.
+        account: Of the system that it was started from; who asked for it is `Run.actor`.
         branch: Of git; empty where no branch is checked out.
         repository: Address of the remote `origin`, without credentials; empty without one.
         stated: What the recipe and its overrides state, by dotted name, as JSON.
 
     """
 
-    user: str = ""
+    account: str = ""
     branch: str = ""
     repository: str = ""
     stated: Mapping[str, str] = field(default_factory=dict)
 
 
-def origin_of(root: Path, stated: Mapping[str, str]) -> Origin:
+def origin_of(root: Path, stated: Mapping[str, str]) -> RunOrigin:
     """Ask git and the system where a run that begins now comes from.
 
     Args:
@@ -42,15 +42,15 @@ def origin_of(root: Path, stated: Mapping[str, str]) -> Origin:
         The origin; empty where git and the system do not know.
 
     """
-    return Origin(
-        user=ask_git(root, "config", "user.name") or _account(),
+    return RunOrigin(
+        account=_account(),
         branch=ask_git(root, "symbolic-ref", "--short", "-q", "HEAD") or "",
         repository=without_credentials(ask_git(root, "remote", "get-url", "origin") or ""),
         stated=stated,
     )
 
 
-def note_origin(annotations: Annotations, run: str, origin: Origin) -> None:
+def note_origin(annotations: Annotations, run: str, origin: RunOrigin) -> None:
     """Note where a run came from.
 
     Args:
@@ -62,7 +62,7 @@ def note_origin(annotations: Annotations, run: str, origin: Origin) -> None:
     annotations.note(_NOTE, {run: json.dumps(asdict(origin), sort_keys=True)})
 
 
-def origins(annotations: Annotations) -> dict[str, Origin]:
+def origins(annotations: Annotations) -> dict[str, RunOrigin]:
     """Look up every run of which it was noted; older ones have nothing.
 
     Args:
@@ -72,7 +72,7 @@ def origins(annotations: Annotations) -> dict[str, Origin]:
         Origins by run.
 
     """
-    return {run: Origin(**json.loads(text)) for run, text in annotations.noted(_NOTE).items()}
+    return {run: RunOrigin(**json.loads(text)) for run, text in annotations.noted(_NOTE).items()}
 
 
 def without_credentials(address: str) -> str:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from posttrain.provenance.ledger.annotations import RECIPE_FOLDER, TRACKED
 from posttrain.provenance.ledger.ledger import Ledger
-from posttrain.provenance.ledger.location import PARAMS_FILE, RECIPE_FILE
-from posttrain.provenance.ledger.origins import Origin, origins
+from posttrain.provenance.ledger.location import PARAMS_FILE, RECIPE_FILE, REPORT_FILE
+from posttrain.provenance.ledger.origins import RunOrigin, origins
 from posttrain.provenance.ledger.records import ArtifactRecord, Run, StageRun, StageStatus
 from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.provenance.lineage.render.view import is_telling
@@ -20,7 +20,6 @@ from posttrain.views.tracking.base import Finished, Started, Status, Tracker
 
 Find = Callable[[ArtifactRecord], Path | None]
 """Where an artifact lies, if it is known."""
-REPORT_FILE = "report.html"
 KEPT_FILES = (RECIPE_FILE, PARAMS_FILE, REPORT_FILE)
 """What is shown beside a run, from the folder of its logs, as far as it is there."""
 
@@ -32,23 +31,23 @@ def _nowhere(_record: ArtifactRecord) -> None:
     """Where nobody looks for artifacts."""
 
 
-def run_started(run: Run, origin: Origin | None = None, *, folder: str = ".") -> Started:
+def run_started(run: Run, origin: RunOrigin | None = None, *, folder: str = ".") -> Started:
     """The start of a pipeline run.
 
     Args:
         run: Its record.
-        origin: Who started it and what its recipe states; runs of older versions have none.
+        origin: Account, branch and what its recipe states; runs of older versions have none.
         folder: Of its recipe, from the project's root.
 
     """
-    known = origin or Origin(stated={})
+    known = origin or RunOrigin(stated={})
     is_job = run.command.startswith("posttrain schedule")
     tags = {
         "posttrain.run": run.id,
         "posttrain.recipe": run.recipe,
         "posttrain.command": run.command,
         "posttrain.git_dirty": str(run.git_dirty).lower(),
-        "mlflow.user": known.user,
+        "mlflow.user": (run.actor or known.account).partition(" <")[0],
         "mlflow.source.name": RECIPE_FILE if folder == "." else f"{folder}/{RECIPE_FILE}",
         "mlflow.source.type": "JOB" if is_job else "LOCAL",
         "mlflow.source.git.commit": run.git_commit or "",
@@ -174,7 +173,7 @@ class Replay(NamedTuple):
 class Remembered(NamedTuple):
     """What a replay knows beside records: origins and recipe folders by run, where things lie."""
 
-    origins: Mapping[str, Origin] = {}
+    origins: Mapping[str, RunOrigin] = {}
     folders: Mapping[str, str] = {}
     find: Find = _nowhere
     runs: Path = Path("runs")

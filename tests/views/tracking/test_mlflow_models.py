@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from posttrain.provenance.ledger import Run, StageRun, open_ledger
-from posttrain.provenance.ledger.origins import Origin, note_origin
+from posttrain.provenance.ledger.origins import RunOrigin, note_origin
 from posttrain.provenance.ledger.records import ArtifactRecord
 from posttrain.views.tracking.mlflow import MlflowTracker
 from posttrain.views.tracking.mlflow_entities import MetricTies, measured_on, model_name
@@ -27,7 +27,9 @@ HELDOUT = ArtifactRecord("problems", "problems", "data/s/heldout.parquet", "aa" 
 BASE = ArtifactRecord("policies.base", "checkpoint", "models/base", "bb" * 32, 99)
 POLICY = ArtifactRecord("policy", "checkpoint", "data/rl/policy", "cc" * 32, 99, None, "rl")
 ROLLOUTS = ArtifactRecord("rollouts", "rollouts", "data/rl/rollouts.parquet", "dd" * 32, 9, 2, "rl")
-ORIGIN = Origin("Ada", "main", "https://example.org/a.git", {"rl.steps": "2", "method": '"dapo"'})
+ORIGIN = RunOrigin(
+    "Ada", "main", "https://example.org/a.git", {"rl.steps": "2", "method": '"dapo"'}
+)
 RUN = Run("r1", "models", 1000.0, "posttrain run", 1100.0, "succeeded", "c0ffee")
 RL = StageRun(
     "s1",
