@@ -230,9 +230,9 @@ def claims(family: str | None, output: str, page: Path | None) -> None:
 def recheck(names: Sequence[str]) -> None:
     """Let verdicts stand where code moved and bits did not: run the first seed of each arm again.
 
-    A verdict goes stale with the code of any of its stages. Where evaluation and curves of the
-    first seed come to the digests that they had when it was decided, it is kept for today's code,
-    in a line that names both commits. Without a NAME every stale claim is looked at. One whose
+    A verdict goes stale with the code of any of its stages. Where samples and curves of the
+    first seed come to the same rows as when it was decided, and what it is decided by to the same
+    figures, it is kept for today's code, in a line that names both commits. Without a NAME every stale claim is looked at. One whose
     first seed makes something else stays stale, and ends the command with 1.
     """
     from posttrain.cli.method_run import recheck_claim

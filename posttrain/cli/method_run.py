@@ -17,9 +17,8 @@ from posttrain.cli.method_verdict import (
     Keeping,
     commit_of,
     decided_verdict,
-    first_seed,
     keep_decided,
-    made_of_first_seed,
+    moved_since,
 )
 from posttrain.cli.run import execute
 from posttrain.methods.claim import MethodClaim
@@ -130,8 +129,7 @@ def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> bo
         if told := _base_told(session, claim, values, decisions):
             click.echo(told)
         cached = _bring_up(session, decisions, command)
-        output = session.dag.stages[VERDICT_STAGE].outputs()[VERDICT_STAGE]
-        decided = json.loads(session.workspace.output(str(output)).read_text())
+        decided = _decided(session)
         took = (record.ended - record.started for record in session.records.values())
         # A run that was stopped before its verdict was kept has all in the cache, too.
         minutes = (sum(took) if cached else time.monotonic() - began) / 60
@@ -267,24 +265,25 @@ def recheck_claim(method: Method, claim: MethodClaim, root: Path) -> Rechecked:
     if keys == known.keys:
         return Rechecked(True, f"{name} stands: nothing that it rests on moved")
     folder = folder_of_claim(method, claim, root)
-    values = values_of_claim(method, claim, seeds=claim.seeds)
+    values = values_of_claim(method, claim, seeds=1)
     command = f"posttrain method recheck {method.name}"
     with _opened(folder, values, root, command) as session:
-        first = first_seed(session)
-        names = {stage for stage, _ in first.values()}
-        for stage in reversed(session.dag.order()):
-            if stage in names:
-                names.update(session.dag.upstream(stage))
-        plan = [each for each in session.planner.plan() if each.stage in names]
-        _bring_up(session, plan, command)
-        made, commit = made_of_first_seed(session), commit_of(session)
-    if other := sorted(port for port in first if made.get(port) != known.made.get(port)):
+        _bring_up(session, session.planner.plan(), command)
+        other, commit = moved_since(known, session, _decided(session)), commit_of(session)
+    if other:
         more = f" and {len(other) - 1} more" * (len(other) > 1)
         told = f"{name} is stale: its first seed makes another {other[0]}{more}; run it: {again}"
         return Rechecked(False, told)
     keep_verdict(root, replace(known, keys=keys, rechecked=commit))
-    told = f"{name} stands: its first seed makes the same, bit for bit ({known.verdict})"
+    told = f"{name} stands: its first seed makes the same rows and figures ({known.verdict})"
     return Rechecked(True, told)
+
+
+def _decided(session: Session) -> dict[str, Any]:
+    """The verdict's artifact."""
+    output = session.dag.stages[VERDICT_STAGE].outputs()[VERDICT_STAGE]
+    found: dict[str, Any] = json.loads(session.workspace.output(str(output)).read_text())
+    return found
 
 
 def _bring_up(session: Session, decisions: Sequence[Decision], command: str) -> bool:

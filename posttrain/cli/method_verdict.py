@@ -1,10 +1,11 @@
 """A verdict that a claim's run came to: held against the one that was kept before, and kept."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from posttrain.data.tables import rows_digest
 from posttrain.methods.claim import MethodClaim
 from posttrain.methods.method import Method
 from posttrain.pipeline.claim_recipe import digest_of_claim
@@ -23,14 +24,42 @@ def first_seed(session: Session) -> dict[str, tuple[str, str]]:
 
 
 def made_of_first_seed(session: Session) -> dict[str, str]:
-    """Digest of each artifact that the verdict reads of the first seed."""
-    outputs = {
-        (stage, record.role): record.digest
+    """Digest of the rows of each table that the verdict reads of the first seed.
+
+    What else it reads is made from them; the figures that come of it are in its decisions.
+    """
+    tables = {
+        (stage, record.role): session.workspace.output(record.path)
         for stage, run in session.records.items()
         for record in run.outputs
+        if record.rows is not None
     }
     read = first_seed(session).items()
-    return {port: outputs[made] for port, made in read if made in outputs}
+    return {port: rows_digest(tables[made]) for port, made in read if made in tables}
+
+
+def moved_since(known: KeptVerdict, session: Session, decided: Mapping[str, Any]) -> list[str]:
+    """Name what today's code makes otherwise of the first seed: tables and figures.
+
+    Args:
+        known: The verdict that was kept.
+        session: In which the first seed was run again, with a verdict on it alone.
+        decided: That verdict.
+
+    Returns:
+        Ports of tables with other rows, and metrics with other values; empty where all is the same.
+
+    """
+    made = made_of_first_seed(session)
+    tables = [port for port in sorted(made) if made[port] != known.made.get(port)]
+    pairs = zip(decided["decisions"], known.decisions, strict=True)
+    figures = [
+        f"{now['metric']} of {now['against'] if side == 'theirs' else known.method}"
+        for now, before in pairs
+        for side in ("ours", "theirs")
+        if now[side][0] != before[side][0]
+    ]
+    return tables + figures
 
 
 def commit_of(session: Session) -> str:

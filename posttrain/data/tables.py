@@ -4,7 +4,9 @@ The writer is pinned, so one frame has one byte string on every run and thread c
 the polars version may change the bytes, which is why the version is part of every stage's key.
 """
 
+import io
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 import polars as pl
@@ -91,6 +93,32 @@ def check_table(path: Path, schema: pl.Schema) -> int:
     if rows == 0 and schema not in (DROPPED, CURVE, COMPLETIONS):
         raise UserError(f"{path}: the table has no rows; look at what the stage dropped, and why")
     return rows
+
+
+def rows_digest(path: Path) -> str:
+    """Compute the digest of a table's rows, whatever else its footer says of them.
+
+    It is that of the file that a posttrain of before footers named schemas wrote, so that rows that
+    were noted then are compared with those of today.
+
+    Args:
+        path: A table that a stage wrote, of today's format.
+
+    Returns:
+        SHA-256 in hexadecimal digits.
+
+    """
+    version, written = _format_of(path), io.BytesIO()
+    pl.read_parquet(path).write_parquet(
+        written,
+        compression="zstd",
+        compression_level=_ZSTD_LEVEL,
+        statistics=True,
+        row_group_size=_ROW_GROUP_ROWS,
+        data_page_size=_PAGE_BYTES,
+        metadata={FORMAT_KEY: str(version)} if version > 1 else None,
+    )
+    return sha256(written.getvalue()).hexdigest()
 
 
 def _checked(path: Path, schema: pl.Schema) -> tuple[pl.Schema, int]:

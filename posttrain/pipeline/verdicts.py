@@ -54,8 +54,8 @@ class KeptVerdict:
     """Each comparison with its figures, as the artifact has them. Lines of older versions have
     none, nor `made`."""
     made: Mapping[str, str] = field(default_factory=dict)
-    """Digest of all that the verdict read of the first seed, by port. Where today's code makes the
-    same there, the verdict stands."""
+    """Digest of the rows of each table that the verdict read of the first seed, by port. Where
+    today's code makes the same there, and the same figures of `decisions`, the verdict stands."""
     rechecked: str = ""
     """Commit at which the first seed was run again and made the same; all seeds ran at `commit`."""
 

@@ -130,9 +130,7 @@ def test_a_claim_is_run_kept_shown_and_stale_and_rechecked(project):
     assert (kept["method"], kept["claim"], kept["seeds"]) == ("mine", "no_worse", 2)
     assert kept["verdict"] in ("confirmed", "undecided")
     assert [each["metric"] for each in kept["decisions"]] == ["pass_at_1"]
-    assert {*kept["made"]} == {
-        "reports.seed_1", "completions.seed_1", "curves.mine_1", "curves.plain_1",
-    }  # fmt: skip
+    assert {*kept["made"]} == {"completions.seed_1", "curves.mine_1", "curves.plain_1"}
     assert {"rl_mine_1", "rl_plain_2", "evaluate_1", "verdict"} <= {*kept["keys"]}
     shown = " ".join(posttrain(project, "method", "show", "mine").split())
     assert kept["sentence"] in shown
@@ -164,6 +162,12 @@ def test_a_claim_is_run_kept_shown_and_stale_and_rechecked(project):
     file.write_text(json.dumps(kept | {"keys": {}, "made": made}) + "\n")
     told = posttrain(project, "method", "recheck", "mine", code=1)
     assert "mine.no_worse is stale: its first seed makes another curves.mine_1" in told
+    # So do figures that come of the same rows: what reads them may have moved, too.
+    (decision,) = kept["decisions"]
+    other = decision | {"theirs": [decision["theirs"][0] + 0.5, *decision["theirs"][1:]]}
+    file.write_text(json.dumps(kept | {"keys": {}, "decisions": [other]}) + "\n")
+    told = posttrain(project, "method", "recheck", "mine", code=1)
+    assert "its first seed makes another pass_at_1 of plain; run it" in told
     file.write_text(line + "\n")
 
     # An arm's key moves: what is known of it is stale, and the system not whole any more.

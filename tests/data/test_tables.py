@@ -11,7 +11,7 @@ import pytest
 from posttrain.data.reviews import REVIEWS
 from posttrain.data.schemas import CURVE, DROPPED, PROBLEMS, SCHEMAS, Problem, problems_table
 from posttrain.data.soft_targets import soft_targets_schema
-from posttrain.data.tables import _write_parquet, check_table, read_table, write_table
+from posttrain.data.tables import _write_parquet, check_table, read_table, rows_digest, write_table
 from posttrain.stage.errors import UserError
 from tasks.import_curves import tracked_runs
 
@@ -219,3 +219,20 @@ def test_a_failed_write_leaves_the_old_table_and_no_scraps(tmp_path, monkeypatch
 def test_a_full_disk_is_one_sentence():
     with pytest.raises(UserError, match="no space left"):
         _write_parquet(_problems(1), Path("/dev/full"))
+
+
+def test_rows_have_the_digest_that_their_file_had_before_footers_named_schemas(tmp_path):
+    """The options are those of the file's writer; the footer of format 1 said nothing."""
+    curve = pl.DataFrame(
+        {"step": [1, 2], "metric": ["loss", "loss"], "value": [0.5, 0.25]}, schema=CURVE
+    )
+    write_table(curve, tmp_path / "now.parquet", CURVE)
+    curve.write_parquet(
+        tmp_path / "before.parquet", compression="zstd", compression_level=3, statistics=True,
+        row_group_size=65_536, data_page_size=1 << 20,
+    )  # fmt: skip
+    before = (tmp_path / "before.parquet").read_bytes()
+    assert (tmp_path / "now.parquet").read_bytes() != before
+    assert rows_digest(tmp_path / "now.parquet") == hashlib.sha256(before).hexdigest()
+    write_table(curve.with_columns(value=pl.col("value") + 1), tmp_path / "other.parquet", CURVE)
+    assert rows_digest(tmp_path / "other.parquet") != hashlib.sha256(before).hexdigest()
