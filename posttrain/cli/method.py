@@ -232,8 +232,9 @@ def recheck(names: Sequence[str]) -> None:
 
     A verdict goes stale with the code of any of its stages. Where samples and curves of the
     first seed come to the same rows as when it was decided, and what it is decided by to the same
-    figures, it is kept for today's code, in a line that names both commits. Without a NAME every stale claim is looked at. One whose
-    first seed makes something else stays stale, and ends the command with 1.
+    figures, it is kept for today's code, in a line that names both commits. Without a NAME every
+    stale claim is looked at. One whose first seed makes something else stays stale, and ends the
+    command with 1.
     """
     from posttrain.cli.method_run import recheck_claim
     from posttrain.methods.find import every_method, find_method
