@@ -12,9 +12,10 @@ def declare(build: FlowBuilder) -> None:
 
     Without an `import_model` section a small model is trained on the answers first, to try things.
     """
-    chats = build.stage("import_chats", IMPORT_CHATS)
     if build.has("import_model"):
         base = build.stage("import_model", IMPORT_MODEL)
+        chats = build.stage("import_chats", IMPORT_CHATS, policy=base["policy"])
     else:
+        chats = build.stage("import_chats", IMPORT_CHATS)
         base = build.stage("pretrain", PRETRAIN, corpus=chats["traces"])
     build.stage("sft", SFT, policy=base["policy"], traces=chats["traces"], heldout=chats["heldout"])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from posttrain.data.chat_templates.unwritten import LeftOut
 from posttrain.data.contexts import LearnedTurns, PromptContext, in_context
 from posttrain.data.formats.base import RawRow, RowFormat
 from posttrain.data.formats.detect import Reading, detect, sampled
@@ -131,12 +132,16 @@ def inspect_file(
     """
     found = Inspection(detect(_sample(path, split), where=str(path), wanted=wanted))
     found.unit = "tokens" if encoding else _CHARACTERS
+    left_out = LeftOut(encoding.tokenizer) if encoding else None
     seen: set[tuple[str, ...]] = set()
     for row in file_rows(path, split=split, complain=found.complain):
         found.num_rows += 1
         for form in _forms(found, row):
             texts = _texts(found, form)
             if texts is None:
+                continue
+            if left_out and (reason := _unwritten(left_out, form)):
+                found.left_out[reason] += 1
                 continue
             if texts in seen:
                 found.left_out["duplicate"] += 1
@@ -202,6 +207,13 @@ def _texts(found: Inspection, form: Form) -> tuple[str, ...] | None:
         found.left_out[str(reason)] += 1
         return None
     return (asked.context.written(), asked.prompt, *asked.answers, *asked.answers.values())
+
+
+def _unwritten(left_out: LeftOut, form: Form) -> str | None:
+    """Why the template does not write a row whole, whichever answer it has; None where it does."""
+    asked = _asked(form)
+    reasons = (left_out.of(asked.prompt, asked.context, text) for text in asked.answers.values())
+    return next(filter(None, reasons), None)
 
 
 def _measure(

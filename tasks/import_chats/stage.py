@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from posttrain.data.brought import bring
 from posttrain.data.brought_tables import taught_table
+from posttrain.data.chat_templates.unwritten import LeftOut
+from posttrain.data.formats.forms import Form, TaughtAnswer, Unfit
 from posttrain.data.schemas import COMPLETIONS, DROPPED
 from posttrain.data.tables import write_table
-from posttrain.data.wanted_rows import TAUGHT
+from posttrain.data.wanted_rows import TAUGHT, Wanted
+from posttrain.learning.models.load import load_tokenizer
 from posttrain.stage.context import StageContext
 from tasks.import_chats.config import ImportChatsConfig
 
@@ -20,7 +24,8 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Read, convert, part and write."""
-    found = bring(config.sources, inputs, TAUGHT, heldout_fraction=config.heldout_fraction)
+    wanted = _written_by(inputs["policy"]) if "policy" in inputs else TAUGHT
+    found = bring(config.sources, inputs, wanted, heldout_fraction=config.heldout_fraction)
     for name, reading in found.readings.items():
         context.note(f"{name} is read as {reading}")
     context.note(found.told_of_sides())
@@ -40,3 +45,16 @@ def run(
         "import_chats/num_heldout": float(len(sides["heldout"])),
         "import_chats/num_left_out": float(len(found.unfit)),
     }
+
+
+def _written_by(model: Path) -> Wanted[TaughtAnswer]:
+    """Take the rows that the chat template of a model writes whole."""
+    left_out = LeftOut(load_tokenizer(model))
+
+    def take(form: Form) -> TaughtAnswer:
+        taught = form.taught()
+        if reason := left_out.of(taught.prompt, taught.context, taught.answer):
+            raise Unfit(reason)
+        return taught
+
+    return replace(TAUGHT, take=take)

@@ -149,3 +149,19 @@ def test_the_conversation_counts_in_the_whole_row_without_a_model_too(said, tmp_
     write(tmp_path, {"messages": messages})
     (line,) = [line for line in said("rows.jsonl").splitlines() if "whole row" in line]
     assert line.split()[2:] == ["21"] * 3  # 3 + 4 + 5 + 9
+
+
+def test_rows_that_the_template_does_not_write_are_left_out_with_the_reason(said, tmp_path, model):
+    call = {"function": {"name": "look", "arguments": {}}}
+    row = {
+        "messages": [
+            {"role": "user", "content": "weather?"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": "sunny"},
+            {"role": "assistant", "content": "Sunny."},
+        ]
+    }
+    write(tmp_path, row)
+    out = " ".join(said("rows.jsonl", "--model", model).split())
+    assert "0 usable conversations" in out
+    assert "1 left out: a model without a template does not write the assistant's calls" in out

@@ -1,16 +1,20 @@
 """Conversations of the user's own: read, parted, weighed, capped; what is left out says why."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 
 import polars as pl
 import pytest
 
 from posttrain.data.contexts import PromptContext
+from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.spec import ArtifactKind, Dag, Reference, Stage
 from tasks.import_chats import TASK
 from tasks.import_chats.stage import run
+from tasks.sft import TASK as SFT
 
 
 def chat(asked, said, **more):
@@ -22,11 +26,12 @@ def chat(asked, said, **more):
 def imported(tmp_path):
     """Import files: name -> rows, with the sources as a recipe has them."""
 
-    def run_on(files, sources, **config):
+    def run_on(files, sources, policy=None, **config):
         for name, rows in files.items():
             (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
         parsed = TASK.config.parse({"sources": sources, **config}, where="import_chats")
         inputs = {f"files.{n}": tmp_path / path for n, path in parsed.local_files().items()}
+        inputs |= {"policy": policy} if policy else {}
         outputs = {name: tmp_path / f"{name}.out" for name in TASK.outputs}
         metrics = run(parsed, inputs, outputs, StageContext.quiet(tmp_path / "scratch"))
         tables = {n: pl.read_parquet(outputs[n]) for n in ("traces", "heldout", "dropped")}
@@ -179,3 +184,52 @@ def test_how_many_rows_are_held_out_is_said(tmp_path):
     context = replace(StageContext.quiet(tmp_path / "scratch"), emit=told.append)
     run(config, {"files.c": tmp_path / "c.jsonl"}, outputs, context)
     assert "1 of 4 rows are held out" in [each.get("line") for each in told]
+
+
+CHATML = "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{{ eos_token }}{% endfor %}"
+
+
+@pytest.fixture
+def policy(tmp_path):
+    """A folder with a tokenizer whose template knows nothing of tools."""
+    tokenizer = train_tokenizer(["q and a"] * 20, vocab_size=270)
+    tokenizer.chat_template = CHATML
+    tokenizer.save_pretrained(tmp_path / "policy")
+    return tmp_path / "policy"
+
+
+def test_rows_that_the_template_of_the_model_does_not_write_are_left_out(imported, policy):
+    """An earlier turn that only calls a tool would be learned as the end of a turn."""
+    asked, called = calling("q", "look")["messages"]
+    answered = [asked, called, {"role": "tool", "content": "a"}, *chat("and?", "a")["messages"]]
+    rows = [chat("q0", "a"), {"messages": answered}, chat("q1", "a")]
+    tables, _, metrics = imported({"c.jsonl": rows}, [{"path": "c.jsonl"}], policy=policy)
+    assert tables["dropped"].select("reason", "parents").rows() == [
+        (
+            "the chat template does not write the assistant's calls of tools; use a template that"
+            " does",
+            ["c.jsonl:2"],
+        )
+    ]
+    assert metrics["import_chats/num_rows"] + metrics["import_chats/num_heldout"] == 2
+
+
+def test_where_nothing_is_left_the_reason_is_in_the_sentence(imported, policy):
+    files = {"c.jsonl": [calling("q", "look")]}
+    with pytest.raises(UserError, match=r"no row to learn.*c\.jsonl:1: the chat template"):
+        imported(files, [{"path": "c.jsonl"}], policy=policy)
+
+
+def test_a_template_that_rows_are_not_checked_by_is_refused_by_the_plan(tmp_path):
+    (tmp_path / "c.jsonl").write_text(json.dumps(chat("q", "a")) + "\n")
+    config = TASK.config.parse({"sources": [{"path": "c.jsonl"}]}, where="import_chats")
+    model = Reference(ArtifactKind.CHECKPOINT, "import_model", "policy")
+    read = {"policy": model, "files.c": Reference.to_file(tmp_path / "c.jsonl")}
+    chats = Stage("import_chats", TASK, config, read)
+    traces = {"traces": chats["traces"]}
+    for template, refused in (("own", False), ("turns", True)):
+        learner = Stage("sft", SFT, SFT.config.parse({"template": template}, where="sft"), traces)
+        dag = Dag({"import_chats": chats, "sft": learner})
+        told = pytest.raises(UserError, match=r"^sft\.template: .*; set import_model\.template")
+        with told if refused else nullcontext():
+            TASK.refuse(chats, dag)
