@@ -79,7 +79,13 @@ def create(
         if dry_run:
             found = candidate.check_gates(session, choose_tag(name, tags.release_tags(root)))
             show_gates(found.decided)
-            found.require_passed()
+            for remark in found.remarks():
+                click.echo(f"note: {remark}", err=True)
+            refuse_together(
+                found.require_passed,
+                lambda: making.committed(root),
+                lambda: choose_signer(key, sign),
+            )
             return
         signer, notary = choose_signer(key, sign)
         store = pointers.ReleaseStore(root, state, session.ledger, open_registry(state))
