@@ -87,8 +87,8 @@ def init(
         names = " and ".join(map(str, outside))
         click.echo(
             f"note: {names} stay where they are, and a clone of the project looks for them at the"
-            " same places beside it; to share them, put them into the project, `dvc add` them and"
-            " name them so in recipe.yaml",
+            " same places beside it; to share them, or to release what is made of them, put them"
+            " into the project, `dvc add` them and name them so in recipe.yaml",
             err=True,
         )
 
