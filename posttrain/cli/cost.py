@@ -92,7 +92,10 @@ def _print(
         table.add_row(each.stage, said, *row[: len(figures)])
     table.add_row()
     drawn = sum(each.tokens or 0 for each in found)
-    for name, usage, tokens in (("this run", own, None), ("all behind it", behind, drawn)):
+    for name, usage, tokens in (
+        ("this run", own, drawn_here(found)),
+        ("all behind it", behind, drawn),
+    ):
         row = _cells(usage if usage.seconds else None, settings, tokens)
         table.add_row(name, "", *row[: len(figures)])
     Console().print(table)
@@ -104,6 +107,19 @@ def _print(
     if not priced:
         click.echo("note: the recipe states no rates; see posttrain cost --help")
     say_legend("cost")
+
+
+def drawn_here(found: "Sequence[StageCost]") -> int:
+    """Count the tokens that policies drew in a run itself.
+
+    Args:
+        found: Its stages.
+
+    Returns:
+        Those of stages that this run executed to their end: what a failed attempt drew is nowhere.
+
+    """
+    return sum(each.tokens or 0 for each in found if each.attempts and each.status == "succeeded")
 
 
 def _cells(usage: "Usage | None", settings: "CostSettings", tokens: int | None) -> "Sequence[str]":
@@ -154,5 +170,10 @@ def _as_object(
         {**asdict(each), "usage": priced(each.usage), "behind": priced(each.behind)}
         for each in found
     ]
-    whole = {"this_run": priced(own), "behind": priced(behind)}
+    whole = {
+        "this_run": priced(own),
+        "behind": priced(behind),
+        "tokens_this_run": drawn_here(found),
+        "tokens_behind": sum(each.tokens or 0 for each in found),
+    }
     return {"currency": settings.currency, "stages": stages, **whole}

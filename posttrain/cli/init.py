@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 @click.argument("folder", type=click.Path(path_type=Path), metavar="[DIR]", required=False)
 @click.option(
     "--data",
-    "file",
+    "files",
+    multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write a recipe for this file of conversations, questions, preferences or labels.",
+    help="Write a recipe for this file of conversations, questions, preferences or labels;"
+    " may be given several times.",
 )
 @click.option(
     "--model",
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 )
 def init(
     folder: Path | None,
-    file: Path | None,
+    files: Sequence[Path],
     model: Path | None,
     kind: str | None,
     columns: Sequence[str],
@@ -50,7 +52,7 @@ def init(
     It has a recipe that runs in a minute, a flow, a task of its own with a test, and is a git and
     DVC repository. It uses the tasks that come with posttrain and adds to them.
 
-    With --data its recipe is for a file of yours, which stays where it is: conversations and
+    With --data its recipe is for files of yours, which stay where they are: conversations and
     questions fine-tune the model, preferences train a reward model and DPO, labels KTO. Without
     --model a tiny model is trained from nothing, to try the whole. `posttrain data inspect FILE`
     says how the file is read.
@@ -75,32 +77,32 @@ def init(
             raise UserError("name a folder for the new project: posttrain init DIR")
         click.echo(f"{write_ci(Path.cwd(), forge)}: commit it")
         return
-    files = create(folder, _brought(file, model, kind, columns))
+    written = create(folder, _brought(files, model, kind, columns))
     if forge is not None:
         write_ci(folder, forge)
     there = shlex.quote(str(folder))
-    click.echo(f"{folder}: {len(files)} files. Next: cd {there} && make run && make test")
+    click.echo(f"{folder}: {len(written)} files. Next: cd {there} && make run && make test")
     click.echo("Then commit it: git add -A && git commit -m 'A new project'")
     inside = folder.resolve()
-    outside = [each for each in (file, model) if each and inside not in each.resolve().parents]
+    outside = [each for each in (*files, model) if each and inside not in each.resolve().parents]
     if outside:
         names = " and ".join(map(str, outside))
         click.echo(
             f"note: {names} stay where they are, and a clone of the project looks for them at the"
-            " same places beside it; to share them, put them into the project, `dvc add` them and"
-            " name them so in recipe.yaml",
+            " same places beside it; to share them, or to release what is made of them, put them"
+            " into the project, `dvc add` them and name them so in recipe.yaml",
             err=True,
         )
 
 
 def _brought(
-    file: Path | None, model: Path | None, kind: str | None, columns: Sequence[str]
+    files: Sequence[Path], model: Path | None, kind: str | None, columns: Sequence[str]
 ) -> "BroughtData | None":
-    """What the project is for, where a file is named."""
-    if file is None:
+    """What the project is for, where files are named."""
+    if not files:
         if model is not None or kind is not None or columns:
             raise UserError("--model, --as and --column say how a file is learned; name it: --data")
         return None
     from posttrain.operations.project.data_recipe import BroughtData
 
-    return BroughtData(file, model, stated_format(kind, columns))
+    return BroughtData(tuple(files), model, stated_format(kind, columns))

@@ -1,6 +1,7 @@
 """`posttrain release`: make releases that prove themselves, check, rebuild and move them."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,10 @@ from posttrain.cli.release_keys import keys as keys_group
 from posttrain.cli.release_move import promote, push, rollback, serve, take_back_what_was_killed
 from posttrain.cli.release_show import diff, list_, show, show_gates
 from posttrain.publishing.release.names import ENVIRONMENTS
+from posttrain.stage.errors import UserError, UserErrors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @click.group(cls=DocumentedGroup)
@@ -45,7 +50,7 @@ def release() -> None:
     show_default=True,
     help="keyless: by your identity, through Sigstore's public servers and log.",
 )
-@click.option("--dry-run", is_flag=True, help="Check the gates, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Refuse all that would be, and write nothing.")
 def create(
     name: str,
     recipe: Path,
@@ -67,6 +72,7 @@ def create(
     """
     from posttrain.cli.notify import tell_of_gates
     from posttrain.pipeline.execution.session import open_session
+    from posttrain.publishing.hub.licenses import license_metadata
     from posttrain.publishing.release import candidate, pointers, tags
     from posttrain.publishing.release import create as making
     from posttrain.publishing.release.candidate import GatesFailed
@@ -79,7 +85,16 @@ def create(
         if dry_run:
             found = candidate.check_gates(session, choose_tag(name, tags.release_tags(root)))
             show_gates(found.decided)
-            found.require_passed()
+            for remark in found.remarks():
+                click.echo(f"note: {remark}", err=True)
+            _refuse_together(
+                found.require_passed,
+                lambda: making.free_tag(session, name),
+                lambda: choose_signer(key, sign),
+                lambda: license_metadata(
+                    found.config.license, found.config.license_link, where="release.license"
+                ),
+            )
             return
         signer, notary = choose_signer(key, sign)
         store = pointers.ReleaseStore(root, state, session.ledger, open_registry(state))
@@ -91,10 +106,29 @@ def create(
                 tell_of_gates(recipe, failed.gates)
                 raise
             show_gates(made.candidate.decided)
+            for remark in made.candidate.remarks():
+                click.echo(f"note: {remark}", err=True)
             click.echo(f"{made.tag}: {made.folder}\n{made.archive}\nstatement {made.statement}")
             if environment is not None:
                 moved = pointers.promote(store, made.tag, environment, "promoted when created")
                 click.echo(f"{moved.tag}: {made.tag} is in {environment}")
+
+
+def _refuse_together(*checks: "Callable[[], object]") -> None:
+    """Make every check before the first refusal, so that one look shows all that is to be mended.
+
+    Raises:
+        UserErrors: One or more of them refused.
+
+    """
+    refused: list[str] = []
+    for check in checks:
+        try:
+            check()
+        except UserError as error:
+            refused += error.sentences
+    if refused:
+        raise UserErrors(refused)
 
 
 for _command in (verify, rebuild, promote, rollback, list_, show, diff, serve, push, keys_group):

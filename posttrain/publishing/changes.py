@@ -17,11 +17,13 @@ from posttrain.provenance.lineage.names import find_run
 from posttrain.publishing.release.registered import find_release
 from posttrain.publishing.release.results import Counts, basis_of, counts_of, policies_of
 from posttrain.stage.errors import UserError
+from posttrain.stage.formatting import counted
 from posttrain.views.report.changes import MetricChange, RunChange
 
 WORKSPACE = "."
 """What lies in the workspace now, as `posttrain.lock` says."""
 _PAIRED = "pass_at_1"
+_ONLY = "--only"
 _RUN = re.compile(r"latest(~\d+)?|\d{8}(-\w*)*")
 _CONFIDENCE = 0.95
 
@@ -35,6 +37,8 @@ class RecipeState:
     told: str
     """What it is, in words."""
     stages: Mapping[str, StageRun]
+    whole: bool = True
+    """Whether a stage that is not in it is none of the recipe: a run may have been of a part."""
 
 
 def is_run(name: str) -> bool:
@@ -55,7 +59,10 @@ def state_of_run(ledger: Ledger, run: Run) -> RecipeState:
     """
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(run.started))
     stages = {each.stage: each for each in ledger.stage_runs(run.id)}
-    return RecipeState(run.id, f"run {run.id} of {when}", stages)
+    words = run.command.split()
+    part = words[1:3] == ["stage", "run"] or any(word.startswith(_ONLY) for word in words)
+    whole = run.status == "succeeded" and not part
+    return RecipeState(run.id, f"run {run.id} of {when}", stages, whole)
 
 
 def state_named(ledger: Ledger, recipe: Path, root: Path, name: str) -> RecipeState:
@@ -127,9 +134,13 @@ def changes_between(before: RecipeState, after: RecipeState, finder: Finder) -> 
         Causes, figures and what could not be paired.
 
     """
-    compared = compare_stages(before.stages, after.stages)
+    remarks = list(_of_parts(before, after))
+    compared = [
+        each
+        for each in compare_stages(before.stages, after.stages)
+        if (each.before or before.whole) and (each.after or after.whole)
+    ]
     paired: dict[tuple[str, str], MetricChange] = {}
-    remarks: list[str] = []
     for each in compared:
         try:
             paired |= {(each.stage, one.name): one for one in _paired(each, finder)}
@@ -148,6 +159,15 @@ def changes_between(before: RecipeState, after: RecipeState, finder: Finder) -> 
         equal=sum(each.same for each in compared),
         remarks=remarks,
     )
+
+
+def _of_parts(before: RecipeState, after: RecipeState) -> Iterator[str]:
+    """Say which stages only one side ran: of these there is nothing to compare."""
+    for part, other in ((before, after), (after, before)):
+        missing = [name for name in other.stages if name not in part.stages]
+        if missing and not part.whole:
+            names = ", ".join(missing)
+            yield f"{part.told} did not run {counted(len(missing), 'stage')}: {names}"
 
 
 def _cause(each: StageComparison) -> str:

@@ -10,7 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from posttrain.cli.cost import told_of_cost
+from posttrain.cli.cost import drawn_here, told_of_cost
+from posttrain.operations.costs import StageCost
 from posttrain.pipeline.cost_settings import CostSettings
 from posttrain.pipeline.execution.meter import StageMeter, _difference
 from posttrain.provenance.ledger.usage import Usage, total_usage
@@ -150,6 +151,19 @@ def test_a_stage_that_runs_is_stopped_once_the_budget_is_gone(toy, posttrain):
     assert done.code == 1
     assert "it was stopped" in done.err
     assert "cost.budget.cpu_hours" in done.err
+    told = json.loads(posttrain("cost", "--json").out)
+    # 0.001 hours were gone when it was stopped, and what was taken is counted though it failed.
+    assert [each["usage"]["cpu_seconds"] >= 3.6 for each in told["stages"]] == [True]
+    assert told["this_run"]["money"] >= 0.001
+
+
+def test_tokens_of_a_run_are_of_what_it_executed_itself():
+    stages = [
+        StageCost("rl", "succeeded", 1, USAGE, USAGE, 100),
+        StageCost("evaluate", "cached", 0, None, USAGE, 20),
+        StageCost("again", "failed", 2, USAGE, USAGE, 3),
+    ]
+    assert drawn_here(stages) == 100
 
 
 def test_logs_are_of_the_stage_that_failed_or_that_is_named(toy, posttrain):

@@ -49,6 +49,20 @@ def test_two_runs_are_compared_and_the_second_is_the_last(toy, posttrain):
     assert posttrain("diff", "latest").out.splitlines()[-1] == "0 of 3 stages differ."
 
 
+def test_a_run_of_one_stage_is_compared_by_that_stage(toy, posttrain):
+    toy.run()
+    assert posttrain("run", "--local", "--only", "second", "--set", "second.amount=5").code == 0
+    told = json.loads(posttrain("diff", "latest~1", "latest", "--json").out)
+    assert (told["causes"], told["equal"]) == (
+        [["second", "parameter amount changed from 1 to 5"]],
+        0,
+    )
+    (remark,) = told["remarks"]
+    assert remark.endswith(" did not run 2 stages: first, third")
+    back = posttrain("diff", "latest", "latest~1").out.splitlines()
+    assert back[-1] == "1 of 1 stage differ."
+
+
 def test_a_branch_is_what_its_lock_says_also_where_no_ledger_knows_it(toy, posttrain):
     toy.run()
     git(toy, "add", ".")

@@ -62,10 +62,50 @@ def link_inputs(root: Path, project: Path, recipe: str, watched: Sequence[str] =
     for place in places:
         source = Path(os.path.normpath(root / place))
         target = Path(os.path.normpath(project / place))
-        ours = root / STATE in target.parents
-        if ours and source.exists() and not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(source, target_is_directory=source.is_dir())
+        if root / STATE in target.parents and source not in target.parents:
+            _stand_in(source, target)
+
+
+def _stand_in(source: Path, target: Path) -> None:
+    """Let `target` read as `source`, unless the commit has something of its own there.
+
+    A folder is made anew, with a link to each file: what is read is hashed file by file, and a
+    link to a folder is refused there. Links that are right stay, as another run may read them.
+    """
+    if not source.is_dir():
+        if source.is_file() and not target.exists():
+            _link(source, target)
+        return
+    if target.is_symlink():
+        target.unlink()
+    if target.exists() and not _is_made_of_links(target, source):
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    wanted = set(_files_below(source))
+    for name in set(_files_below(target)) - wanted:
+        (target / name).unlink()
+    for name in wanted:
+        if not (target / name).is_symlink():
+            _link(source / name, target / name)
+
+
+def _is_made_of_links(target: Path, source: Path) -> bool:
+    files = (target / name for name in _files_below(target))
+    return all(path.is_symlink() and source in path.readlink().parents for path in files)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Relative paths of all files, and of links to folders, which are not followed."""
+    for place, folders, files in os.walk(folder):
+        inner = Path(place)
+        links = [name for name in folders if (inner / name).is_symlink()]
+        yield from ((inner / name).relative_to(folder) for name in (*files, *links))
+
+
+def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    target.symlink_to(source)
 
 
 def parse_recipe(text: bytes, name: str) -> dict[str, Any]:

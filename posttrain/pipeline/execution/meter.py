@@ -94,7 +94,7 @@ class RunMeter:
             nonlocal looked, said
             if not said and seconds - looked >= _LOOK_SECONDS:
                 looked = seconds
-                running = Usage(seconds, _cpu_seconds_of(pid), seconds * gpus)
+                running = Usage(seconds, cpu_seconds_of(pid), seconds * gpus)
                 with self._lock:
                     said = self.settings.beyond(self._spent + running)
             return said
@@ -107,8 +107,16 @@ class RunMeter:
             return self.settings.beyond(self._spent)
 
 
-def _cpu_seconds_of(pid: int) -> float:
-    """Processor time of a process and of all that it started, so far."""
+def cpu_seconds_of(pid: int) -> float:
+    """Read the processor time of a process and of all that it started, so far.
+
+    Args:
+        pid: Of the process.
+
+    Returns:
+        Seconds; 0 where there is none any more.
+
+    """
     import psutil
 
     with suppress(psutil.Error):

@@ -13,6 +13,7 @@ from typing import Any
 from posttrain.pipeline.execution.assignment import Assignment
 from posttrain.pipeline.execution.failures import killed_by
 from posttrain.pipeline.execution.interruption import Interruption
+from posttrain.pipeline.execution.meter import cpu_seconds_of
 from posttrain.pipeline.execution.last_checkpoint import can_save
 from posttrain.pipeline.execution.parts import ArtifactPart
 from posttrain.pipeline.execution.processes import StageWorker, Workers
@@ -111,6 +112,7 @@ class StageProcesses:
             return StageOutcome(ok=False, stopped=True)
         worker = self._workers.take()
         final: Mapping[str, Any] = {}
+        taken: float | None = None
         try:
             with sandboxes_of(assignment, worker.door):
                 given = worker.give(assignment)
@@ -122,11 +124,14 @@ class StageProcesses:
             if final.get("kind") == "done":
                 self._workers.dismiss(worker, num_bytes=final["num_bytes"])
             else:
+                # What is stopped does not come to say it, and nobody can ask it afterwards.
+                taken = cpu_seconds_of(worker.pid) or None
                 worker.end(patient=not self.interruption.requested)
         if self._was_interrupted(final["kind"]):
-            return StageOutcome(ok=False, stopped=True, error=final.get("saved"))
-        outcome = _outcome(final, worker.process, assignment.log)
-        return replace(outcome, cpu_seconds=final.get("cpu_seconds"))
+            outcome = StageOutcome(ok=False, stopped=True, error=final.get("saved"))
+        else:
+            outcome = _outcome(final, worker.process, assignment.log)
+        return replace(outcome, cpu_seconds=final.get("cpu_seconds", taken))
 
     def _was_interrupted(self, kind: str) -> bool:
         if kind == "done":

@@ -41,9 +41,27 @@ class ReleaseCandidate:
         """The stage runs behind it."""
         return self.evidence.chain
 
+    def remarks(self) -> list[str]:
+        """Say what is no obstacle, and probably not meant: a license of something not read."""
+        names = [each.name for each in self.evidence.inputs()]
+        # Of several of one name, each is called `stage.name`, and the name alone is of them all.
+        known = {"*", *names, *(name.partition(".")[2] for name in names)}
+        return [
+            f"release.licenses states one of '{name}', which is no input; those are called "
+            + ", ".join(names)
+            for name in self.config.licenses
+            if name not in known
+        ]
+
     def require_passed(self) -> None:
-        """Raise with every gate that failed, its rule and its figures."""
+        """Raise with every gate that failed, its rule and its figures, and inputs out of reach."""
         sentences = []
+        if outside := self.chain.elsewhere():
+            sentences.append(
+                f"outside of the project, so that nobody could rebuild from it: "
+                f"{', '.join(outside)}; copy that into the project (`dvc add` it where it is too "
+                "large for git), name it so in recipe.yaml, and run again"
+            )
         for gate, result in self.decided:
             figures = ", ".join(f"{key} {value:.4g}" for key, value in result.figures.items())
             remedy = f"; {result.remedy}" if result.remedy else ""

@@ -43,6 +43,14 @@ class Chain:
         sources = [each for each in records if str(each.type) == ArtifactKind.SOURCE]
         return list({record.digest: record for record in sources}.values())
 
+    def elsewhere(self) -> list[str]:
+        """Paths of inputs outside of the project, which a release cannot put back in their place.
+
+        A rebuild writes each input where the recipe looks for it, below one empty folder.
+        """
+        places = {each.path: self.recipe.directory / each.path for each in self.external()}
+        return [n for n, place in places.items() if not place.resolve().is_relative_to(self.root)]
+
     def trained_on(self) -> list[ArtifactRecord]:
         """Tables that stages before the policy read in order to make a model."""
         wanted = {self.policy.digest}

@@ -53,8 +53,7 @@ def create(
     With a notary, `signer` is a key for this one release, whose claims the notary then certifies.
     """
     root = session.workspace.root
-    commit = _committed(root)
-    tag = _free_tag(session, name, commit)
+    tag, commit = free_tag(session, name)
     candidate = check_gates(session, tag)
     candidate.require_passed()
     staging = pointers.staging_folder(session.workspace.state) / uuid.uuid4().hex[:8]
@@ -105,8 +104,21 @@ def _committed(root: Path) -> str:
     return revision.commit
 
 
-def _free_tag(session: Session, name: str, commit: str) -> Tag:
-    """The tag that was asked for, if neither it nor the commit is released yet."""
+def free_tag(session: Session, name: str) -> tuple[Tag, str]:
+    """Choose the tag of a new release, and the commit that it will be at.
+
+    Args:
+        session: The project.
+        name: As it was asked for, with a version or without.
+
+    Returns:
+        The tag, and the commit of all that is in the checkout.
+
+    Raises:
+        UserError: Something is not committed, the tag is taken, or the commit is released already.
+
+    """
+    commit = _committed(session.workspace.root)
     known = tags.release_tags(session.workspace.root)
     tag = choose_tag(name, known)
     recorded = {release.tag for release in session.ledger.annotations.releases()}
@@ -117,4 +129,4 @@ def _free_tag(session: Session, name: str, commit: str) -> Tag:
         raise UserError(
             f"this commit is released already, as {same[0]}; commit what makes {tag} another one"
         )
-    return tag
+    return tag, commit

@@ -41,7 +41,7 @@ def rows(kind, count=40):
 def brought(tmp_path, kind, model=None, **more):
     file = tmp_path / f"{kind}.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows(kind)))
-    return BroughtData(file, model, **more)
+    return BroughtData((file,), model, **more)
 
 
 def recipe(tmp_path, data):
@@ -77,9 +77,24 @@ def test_a_limit_of_length_comes_from_the_rows(tmp_path):
     file = tmp_path / "long.jsonl"
     long = [{"prompt": f"{n}?", "completion": "a" * 700} for n in range(3)]
     file.write_text("".join(json.dumps(row) + "\n" for row in long))
-    values = recipe(tmp_path, BroughtData(file))
+    values = recipe(tmp_path, BroughtData((file,)))
     # 702 characters and two tokens of ours, rounded up to 64.
     assert values["sft"]["max_length"] == values["pretrain"]["max_length"] == 704
+
+
+def test_several_files_are_sources_of_one_recipe(tmp_path, model):
+    chats, texts = (brought(tmp_path, kind).files[0] for kind in ("chats", "texts"))
+    text = recipe_for(BroughtData((chats, texts), model), tmp_path / "mine")
+    sources = YAML(typ="safe").load(text)["import_chats"]["sources"]
+    assert [each["path"] for each in sources] == ["../chats.jsonl", "../texts.jsonl"]
+    assert "# chats.jsonl: 40 rows" in text
+    assert "# texts.jsonl: 40 rows" in text
+
+
+def test_files_that_are_learned_by_different_stages_are_refused_together(tmp_path, model):
+    files = tuple(brought(tmp_path, kind).files[0] for kind in ("pairs", "labels"))
+    with pytest.raises(UserError, match="labels.jsonl labeled completions: these are learned by"):
+        recipe_for(BroughtData(files, model), tmp_path / "mine")
 
 
 REFUSED = [
@@ -94,7 +109,7 @@ def test_what_cannot_be_learned_is_refused_and_nothing_is_written(tmp_path, line
     file = tmp_path / "rows.jsonl"
     file.write_text("\n".join(lines) + "\n")
     with pytest.raises(UserError) as caught:
-        recipe_for(BroughtData(file), tmp_path / "mine")
+        recipe_for(BroughtData((file,)), tmp_path / "mine")
     assert sentence in str(caught.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.jsonl"]
 
@@ -111,7 +126,7 @@ def cli(folder, *arguments):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["chats", "pairs", "labels", "lists", "texts"])
 def test_the_recipe_runs_and_a_row_leads_back_to_its_line(tmp_path, model, kind):
-    file = brought(tmp_path, kind).file
+    file = brought(tmp_path, kind).files[0]
     made = cli(tmp_path, "init", "mine", "--data", file, "--model", model)
     assert "stay where they are, and a clone of the project looks for them" in made.stderr
     assert made.returncode == 0, made.stderr
@@ -143,7 +158,7 @@ def test_the_recipe_runs_and_a_row_leads_back_to_its_line(tmp_path, model, kind)
 
 @pytest.mark.slow
 def test_without_a_model_a_tiny_one_is_made_to_try_it(tmp_path):
-    file = brought(tmp_path, "chats").file
+    file = brought(tmp_path, "chats").files[0]
     assert cli(tmp_path, "init", "mine", "--data", file).returncode == 0
     done = cli(tmp_path / "mine", "run", "--local", "--set", "pretrain.steps=5")
     assert done.returncode == 0, done.stderr
@@ -152,7 +167,7 @@ def test_without_a_model_a_tiny_one_is_made_to_try_it(tmp_path):
 
 @pytest.mark.slow
 def test_labels_are_refused_for_a_reward_model_before_anything_runs(tmp_path, model):
-    file = brought(tmp_path, "labels").file
+    file = brought(tmp_path, "labels").files[0]
     assert cli(tmp_path, "init", "mine", "--data", file, "--model", model).returncode == 0
     recipe_file = tmp_path / "mine" / "recipe.yaml"
     recipe_file.write_text(recipe_file.read_text().replace("own_preferences", "own_pairs"))

@@ -2,7 +2,11 @@
 
 import configparser
 
+import pytest
+
 from posttrain.operations.schedule.worktree import head, link_inputs, prepare, record
+from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import digest_path
 
 
 def test_a_run_gets_the_commit_and_not_the_edits(project):
@@ -66,3 +70,29 @@ def test_files_that_git_does_not_have_are_linked(project):
     link_inputs(project.root, place, ".")
     assert (place / "big/in.jsonl").resolve() == project.root / "big/in.jsonl"
     assert not (place / "nothing-there").exists()
+
+
+def test_a_folder_from_outside_of_the_project_can_be_hashed_in_the_worktree(project):
+    brought = project.root.parent / f"{project.root.name}-model"
+    (brought / "deep").mkdir(parents=True)
+    (brought / "config.json").write_text("{}")
+    (brought / "deep/weights").write_text("1")
+    (brought / "linked").symlink_to("config.json")
+    project.toy.recipe(f"first: {{path: ../{brought.name}}}")
+    project.commit()
+    place = prepare(project.root, "a").root
+    seen = place / ".." / brought.name
+    # What an earlier version of this program left: one link to the folder.
+    (place.parent / brought.name).symlink_to(brought)
+    for content in ("1", "2"):
+        (brought / "deep/weights").write_text(content)
+        link_inputs(project.root, place, ".")
+        assert digest_path(seen) == digest_path(brought)
+    (brought / "deep/weights").rename(brought / "deep/renamed")
+    link_inputs(project.root, place, ".")
+    assert digest_path(seen) == digest_path(brought)
+    # What the hash refuses of the folder itself, it refuses here too.
+    (brought / "other").symlink_to(brought / "deep")
+    link_inputs(project.root, place, ".")
+    with pytest.raises(UserError, match="link to a directory"):
+        digest_path(seen)

@@ -81,6 +81,16 @@ def test_a_dry_run_writes_nothing(call, project):
     assert "gate 'works' failed" in call("create", "mini", "--dry-run", code=2)
 
 
+def test_a_dry_run_refuses_at_once_all_that_creating_would(call, project, monkeypatch, tmp_path):
+    monkeypatch.setenv("POSTTRAIN_KEYS", str(tmp_path / "none"))
+    project.edit("license: MIT", "license: my-own\n  licenses: {wordz: MIT}")
+    said = call("create", "mini", "--dry-run", code=2)
+    assert "release.licenses states one of 'wordz', which is no input" in said
+    assert said.count("error: ") == 3
+    for each in ("changes that are not committed", "posttrain release keys init", "license_link"):
+        assert each in said
+
+
 def test_verify_exits_with_1_and_names_the_file(call, project):
     card = project.root / "releases/mini/v1.1.0/README.md"
     card.write_text(card.read_text().replace("mini", "maxi", 1))

@@ -7,6 +7,8 @@ import pytest
 
 from posttrain.provenance.ledger import ArtifactRecord, StageRun
 from posttrain.publishing.release import inputs as inputs_module
+from posttrain.publishing.release.candidate import GatesFailed, ReleaseCandidate
+from posttrain.publishing.release.chain import Chain
 from posttrain.publishing.release.config import LicenseGate
 from posttrain.publishing.release.inputs import outside_inputs
 from posttrain.publishing.release.licenses import StatedLicense, stated_at_hub, stated_in
@@ -68,6 +70,35 @@ def test_the_gate_names_the_model_that_nobody_licensed():
     verdict = LicenseGate(name="l", kind="license").check(evidence)
     assert not verdict.passed
     assert "nothing says the license of 'writer' (teacher behind an endpoint" in verdict.remedy
+
+
+def test_the_gate_names_all_that_nobody_licensed_and_what_to_write():
+    runs = [
+        stage("import_chats", ("files.chats", "../chats.jsonl", "d1")),
+        stage("import_model", ("files.model", "../tiny", "d2")),
+    ]
+    evidence = SimpleNamespace(inputs=lambda: outside_inputs(runs, {}))
+    assert (
+        "the license of 'chats' (file chats.jsonl, read by import_chats), 'model' (file tiny, read"
+        " by import_model); state it in recipe.yaml: release: {licenses: {chats: SPDX-ID, model:"
+        " SPDX-ID}}" in LicenseGate(name="l", kind="license").check(evidence).remedy
+    )
+
+
+def test_inputs_outside_of_the_project_are_told_together_and_before_anything_is_written(tmp_path):
+    (tmp_path / "mine/data").mkdir(parents=True)
+    runs = [
+        stage("import_chats", ("files.chats", "../chats.jsonl", "d1")),
+        stage("import_words", ("files.words", "words.txt", "d2")),
+        stage("import_model", ("files.model", "../tiny", "d3")),
+    ]
+    recipe = SimpleNamespace(directory=tmp_path / "mine")
+    made = Chain(recipe, tmp_path / "mine", runs, None, None, {})
+    assert made.elsewhere() == ["../chats.jsonl", "../tiny"]
+    # No gate is asked here, as what is refused is no question of figures.
+    candidate = ReleaseCandidate(None, None, SimpleNamespace(chain=made), ())
+    with pytest.raises(GatesFailed, match=r"rebuild from it: \.\./chats\.jsonl, \.\./tiny; copy"):
+        candidate.require_passed()
 
 
 def card(folder, **head):

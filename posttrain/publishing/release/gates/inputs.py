@@ -100,11 +100,11 @@ class LicenseGate(Gate):
         ]
         remedy = ""
         if unknown and not self.allow_unknown:
-            each = unknown[0]
+            told = ", ".join(f"'{e.name}' ({e.origin}, read by {e.stage})" for e in unknown)
+            lines = ", ".join(f"{name}: SPDX-ID" for name in dict.fromkeys(e.name for e in unknown))
             remedy = (
-                f"nothing says the license of '{each.name}' ({each.origin}, read by {each.stage}); "
-                f"state it in recipe.yaml: release: {{licenses: {{{each.name}: SPDX-ID}}}}, "
-                "or set allow_unknown on the license gate"
+                f"nothing says the license of {told}; state it in recipe.yaml: "
+                f"release: {{licenses: {{{lines}}}}}, or set allow_unknown on the license gate"
             )
         elif refused:
             each = refused[0]
