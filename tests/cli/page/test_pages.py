@@ -126,9 +126,9 @@ def test_a_wrong_expression_is_said_in_a_sentence(client, made, where, said):
 def test_a_rollout_is_shown_by_tokens_with_its_problem_and_its_verdicts(client, made):
     page = client.get(made.address("rollouts", "/row/0")).text
     assert '<span class="token">5</span>' in page
-    # Number, log-probability, advantage, reward of the token, whether it bears loss.
-    assert "[[[0,null,null,null,false]," in page
-    assert "[[6,-0.5,0.5,null,true]]" in page
+    # Number, log-probability, advantage, reward of the token, whether it bears loss, entropy.
+    assert "[[[0,null,null,null,false,null]," in page
+    assert "[[6,-0.5,0.5,null,true,0.25]]" in page
     told = text_of(page)
     assert "kindness 0.75 a judge it is kind" in told
     assert "2 + 3 = answer 5 source sum difficulty 1" in told
