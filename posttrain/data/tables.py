@@ -6,7 +6,6 @@ the polars version may change the bytes, which is why the version is part of eve
 
 import io
 from collections.abc import Sequence
-from hashlib import sha256
 from pathlib import Path
 
 import polars as pl
@@ -16,6 +15,7 @@ from posttrain.data.schemas import COMPLETIONS, CURVE, DROPPED, NULLABLE, SCHEMA
 from posttrain.stage.artifact_kinds import ArtifactKind
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.files import flush, replacing
+from posttrain.stage.hashing import sha256_of
 
 _ROW_GROUP_ROWS = 65_536
 _PAGE_BYTES = 1 << 20
@@ -118,7 +118,7 @@ def rows_digest(path: Path) -> str:
         data_page_size=_PAGE_BYTES,
         metadata={FORMAT_KEY: str(version)} if version > 1 else None,
     )
-    return sha256(written.getvalue()).hexdigest()
+    return sha256_of(written.getvalue())
 
 
 def _checked(path: Path, schema: pl.Schema) -> tuple[pl.Schema, int]:
