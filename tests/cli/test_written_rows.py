@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from posttrain.cli.written_rows import write_rows
+from posttrain.cli.rows import _write_rows as write_rows
 from posttrain.data.schemas import Completion, Problem, completions_table
 from posttrain.stage.errors import UserError
 

@@ -15,11 +15,16 @@ from posttrain.pipeline.recipe import load_recipe
 from tests.docs.test_snippets import BLOCK, DOCUMENTS, ROOT
 from tests.docs.test_tutorials import FOLLOWED
 
+HERE_DOCUMENT = re.compile(r"( ?<<'?(\w+)'?)\n.*?^\2$", re.DOTALL | re.MULTILINE)
+ASSIGNED = re.compile(r"[A-Z_]+=.*")
 _SHELL = ("", "bash", "sh")
 """Languages of blocks that hold commands."""
 _WORDS_OF_SHELLS = {"for", "done", "export", "cd", "source"}
 _OTHERS = {
     "git": "everybody's",
+    "cat": "of every system",
+    "inspect": "another package's; its task is run by tests/tasks/test_inspect_ai.py",
+    "tensorboard": "another package's",
     "cp": "of every system",
     "mkdir": "of every system",
     "printf": "of every system",
@@ -44,7 +49,7 @@ def _words(line):
 def commands(block):
     """The simple commands of a block, as words, without what a comment says of them."""
     line = ""
-    for each in block.replace("\\\n", " ").splitlines():
+    for each in HERE_DOCUMENT.sub("\\1", block.replace("\\\n", " ")).splitlines():
         line = f"{line}\n{each}".lstrip("\n")
         try:
             found = _words(line)
@@ -55,6 +60,8 @@ def commands(block):
         for word in [*found, ";"]:
             if set(word) <= set(";&|"):
                 if words[:1] == ["do"]:
+                    words = words[1:]
+                while words and ASSIGNED.fullmatch(words[0]):
                     words = words[1:]
                 if words:
                     yield words
@@ -95,7 +102,13 @@ def parse_posttrain(words):
         return  # a synopsis, of which test_documents.py looks at the options
     if any("|" in word and "=" not in word for word in words):
         return
-    given = parse_with_click(cli, words)
+    try:
+        given = parse_with_click(cli, words)
+    except click.exceptions.BadParameter as error:
+        # A folder that the reader has, or that stands for one.
+        if not str(error).endswith("does not exist."):
+            raise
+        return
     if overrides := given.get("overrides"):
         place = ROOT / str(given.get("recipe") or ".")
         recipe = load_recipe(place if place.exists() else ROOT, overrides)

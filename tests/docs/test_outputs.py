@@ -8,7 +8,10 @@ from tests.docs.test_snippets import BLOCK, DOCUMENTS, ROOT
 from tests.docs.test_tutorials import FOLLOWED, promises
 from tests.forked import posttrain
 
-ELSEWHERE = {"README.md": "the tree: tests/test_documents.py"}
+ELSEWHERE = {
+    "README.md": "the tree: tests/test_documents.py",
+    "docs/how-to/inspect.md": "figures of the reader's model: tests/tasks/test_inspect_ai.py",
+}
 HERE = ["docs/methods.md", "docs/scale.md"]
 _LEFT_OUT = ", ..."
 """Ends a line of which no more is shown."""

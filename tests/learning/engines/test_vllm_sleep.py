@@ -1,6 +1,7 @@
 """Sleep and wake without a GPU: an engine that only notes what it is told, and in which order."""
 
 import os
+from dataclasses import make_dataclass
 from types import SimpleNamespace
 
 import pytest
@@ -53,7 +54,8 @@ class Engine:
 
 @pytest.fixture
 def opened(monkeypatch, models, tokenizer):
-    package = SimpleNamespace(LLM=Engine, SamplingParams=SimpleNamespace)
+    options = make_dataclass("EngineArgs", [])
+    package = SimpleNamespace(LLM=Engine, SamplingParams=SimpleNamespace, EngineArgs=options)
     monkeypatch.setattr(vllm_engine, "import_vllm", lambda _device: package)
     monkeypatch.setattr(vllm_engine, "choice_class", lambda: type("Choice", (), {}))
     monkeypatch.setattr(vllm_engine, "_check_engine", lambda *_: None)

@@ -59,7 +59,7 @@ def test_a_sound_project(toy, cache, history, check, says):
     assert says(objects.cache).startswith("3 objects hashed and sound, of 3")
     assert check(leftovers.leftovers) == []
     assert check(ledger.ledger, deep=True) == []
-    assert says(ledger.ledger) == "1 runs, schema 0004"
+    assert says(ledger.ledger) == "1 runs, schema 0005"
 
 
 def test_a_flipped_byte_is_named_with_artifact_and_stage_and_put_back(toy, cache, history, check):

@@ -166,7 +166,7 @@ def test_a_ledger_on_postgresql(place, postgres_url, monkeypatch):
     with open_ledger(postgres_url) as known:
         known.begin_run(Run("r", "mine", time.time() + 900))
     (found,) = ledger.ledger(place)
-    assert found.says == "1 runs in postgresql, schema 0004"
+    assert found.says == "1 runs in postgresql, schema 0005"
     ((check, state, said, _),) = seen(place)
     assert (check, state) == ("postgresql", "ok")
     assert "POSTTRAIN_LEDGER answers, version" in said

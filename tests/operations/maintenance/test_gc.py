@@ -185,6 +185,8 @@ def test_another_project_on_the_same_cache_keeps_what_it_needs(toy, cache, histo
     with closing(sqlite3.connect(ledger)) as database, database:
         database.execute("UPDATE alembic_version SET version_num = '0002'")
         database.execute("ALTER TABLE stage_runs DROP COLUMN circumstances")
+        for table in ("runs", "releases", "recalls"):
+            database.execute(f"ALTER TABLE {table} DROP COLUMN actor")
     gc(toy, "--keep-last", "0")
     assert cache.sums() == {15, 16, 17, 20, 21, 22}
     with closing(sqlite3.connect(ledger)) as database:

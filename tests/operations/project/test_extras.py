@@ -45,8 +45,8 @@ def test_all_extras_but_those_that_stand_apart_are_installed_together():
 
 @pytest.mark.slow  # as above
 @pytest.mark.timeout(900)
-def test_in_the_tested_versions_all_but_verifiers_are():
-    names = sorted(EXTRAS.keys() - APART.keys() - {"verifiers"})
+def test_in_the_tested_versions_all_but_two_are():
+    names = sorted(EXTRAS.keys() - APART.keys() - {"verifiers", "inspect"})
     found = asked(names, "--constraint", str(ROOT / "constraints.txt"))
     pinned = dict(
         line.split("==")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.pipeline.execution import executor
+from posttrain.pipeline.execution import begin
 from posttrain.pipeline.execution.failures import StageFailed
 from posttrain.provenance.dvc import DvcStore
 from posttrain.provenance.ledger import open_ledger
@@ -54,7 +54,7 @@ def test_what_is_imported_ahead_goes_by_what_the_stages_import(toy, monkeypatch,
         told.append(packages)
         raise Asked
 
-    monkeypatch.setattr(executor, "StageProcesses", processes)
+    monkeypatch.setattr(begin, "StageProcesses", processes)
     with pytest.raises(Asked):
         toy.run()
     assert told == [{package} - {None}]
