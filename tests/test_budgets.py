@@ -65,7 +65,6 @@ CUSTOMARY = {
 SMALL_LINES = 45
 KEPT_APART = {
     "posttrain.learning.memory.checkpoints": "what lies on disk is no memory",
-    "posttrain.data.cards": "a license is stated of data sets as of models",
     "posttrain.learning.maths.load_balance": "a formula is tensors in, tensors out",
     "posttrain.learning.training.open_trainer": "a training loop knows no processes",
     "posttrain.learning.algorithms.digests_format_1": "a table of data",

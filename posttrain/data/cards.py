@@ -1,8 +1,10 @@
-"""What the card of a model or a data set says of its license: the head of its README.md."""
+"""What the card of a model or a data set says: the head of its README.md."""
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+CARD_FILE = "README.md"
 _FIELDS = ("license", "license_name", "license_link")
 
 
@@ -18,18 +20,28 @@ def stated_license(folder: Path) -> Mapping[str, str]:
         one that states none or cannot be read.
 
     """
-    import yaml
-    from huggingface_hub.repocard import metadata_load
-
-    card = folder / "README.md"
-    if not card.is_file():
-        return {}
-    try:
-        stated = metadata_load(card) or {}
-    # What somebody wrote about a model is no reason not to take it.
-    except (ValueError, yaml.YAMLError, OSError):
-        return {}
+    stated = card_head(folder / CARD_FILE)
     return {name: _words(stated[name]) for name in _FIELDS if stated.get(name)}
+
+
+def card_head(card: Path) -> Mapping[str, Any]:
+    """Read the metadata at the head of a card.
+
+    Args:
+        card: A README.md, which need not be there.
+
+    Returns:
+        What it states by field; empty where it states nothing or cannot be read, as what somebody
+        wrote about a model is no reason not to take it.
+
+    """
+    from huggingface_hub.repocard import metadata_load
+    from yaml import YAMLError
+
+    try:
+        return metadata_load(card) or {}
+    except (OSError, ValueError, YAMLError):
+        return {}
 
 
 def _words(value: object) -> str:

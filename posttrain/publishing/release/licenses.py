@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posttrain.data.cards import CARD_FILE, card_head
+
 UNKNOWN = "unknown"
-_CARD = "README.md"
 # A license's whole text in the field for its name says nothing that a list could hold.
 _LONGEST_NAME = 60
 # Classifiers that mean one SPDX identifier; "BSD License" means two, so it stays as it is.
@@ -140,8 +141,7 @@ def stated_in(folder: Path) -> StatedLicense:
         Its license, an SPDX expression where it is one.
 
     """
-    card = folder / _CARD
-    return _read(card) if card.is_file() else StatedLicense()
+    return _read(folder / CARD_FILE)
 
 
 def stated_at_hub(name: str, revision: str | None) -> StatedLicense:
@@ -160,7 +160,7 @@ def stated_at_hub(name: str, revision: str | None) -> StatedLicense:
 
     for kind in ("model", "dataset"):
         try:
-            found = try_to_load_from_cache(name, _CARD, revision=revision, repo_type=kind)
+            found = try_to_load_from_cache(name, CARD_FILE, revision=revision, repo_type=kind)
         except HFValidationError:
             break
         # It answers with an object of its own where it knows that there is none.
@@ -170,15 +170,7 @@ def stated_at_hub(name: str, revision: str | None) -> StatedLicense:
 
 
 def _read(card: Path) -> StatedLicense:
-    from huggingface_hub.repocard import metadata_load
-    from yaml import YAMLError
-
-    try:
-        head = metadata_load(card)
-    except (OSError, ValueError, YAMLError):
-        return StatedLicense()
-    if not head:
-        return StatedLicense()
+    head = card_head(card)
     named = _texts(head.get("license"))
     if named == ["other"]:
         named = _texts(head.get("license_name")) or [UNKNOWN]
