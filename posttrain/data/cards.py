@@ -20,11 +20,11 @@ def stated_license(folder: Path) -> Mapping[str, str]:
         one that states none or cannot be read.
 
     """
-    stated = card_head(folder / CARD_FILE)
+    stated = stated_head(folder / CARD_FILE)
     return {name: _words(stated[name]) for name in _FIELDS if stated.get(name)}
 
 
-def card_head(card: Path) -> Mapping[str, Any]:
+def stated_head(card: Path) -> Mapping[str, Any]:
     """Read the metadata at the head of a card.
 
     Args:

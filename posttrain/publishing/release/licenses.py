@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posttrain.data.cards import CARD_FILE, card_head
+from posttrain.data.cards import CARD_FILE, stated_head
 
 UNKNOWN = "unknown"
 # A license's whole text in the field for its name says nothing that a list could hold.
@@ -170,7 +170,7 @@ def stated_at_hub(name: str, revision: str | None) -> StatedLicense:
 
 
 def _read(card: Path) -> StatedLicense:
-    head = card_head(card)
+    head = stated_head(card)
     named = _texts(head.get("license"))
     if named == ["other"]:
         named = _texts(head.get("license_name")) or [UNKNOWN]
