@@ -21,6 +21,8 @@ NO_STAGES = (
 
 _DEEPEST = 50
 _TOO_DEEP = "mappings lie too deep in each other, or an anchor in itself; write it flatter"
+_NAMED_BY = {"algorithm": "preset"}
+"""Sections that may be written as one name, by the field that the name is the value of."""
 _STAGE_NAME = re.compile(r"[A-Za-z][\w-]*")
 
 
@@ -241,7 +243,12 @@ def apply_override(values: dict[str, Any], dotted: str, value: object) -> None:
         inner = place.get(parent)
         if inner is None:
             inner = place[parent] = {}
+        if isinstance(inner, str) and parent in _NAMED_BY:
+            inner = place[parent] = {_NAMED_BY[parent]: inner}
         if not isinstance(inner, dict):
-            raise UserError(f"--set {dotted}: '{parent}' is a value, not a section")
+            raise UserError(
+                f"--set {dotted}: '{parent}' is the value {inner!r}, not a section; where that"
+                f" names a kind, set the whole: {parent}: {{kind: {inner}, ...}}"
+            )
         place = inner
     place[last] = value

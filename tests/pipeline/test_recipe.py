@@ -7,6 +7,7 @@ import pytest
 import flows.post_training
 from posttrain.pipeline.generate import stage_entries
 from posttrain.pipeline.recipe import load_recipe
+from posttrain.pipeline.recipe_file import apply_override
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.code.closure import CodeClosure
 from posttrain.stage.declared import shipped_path
@@ -79,6 +80,14 @@ def test_unknown_parameter_names_the_nearest(toy):
     assert refused(toy, "second: {amont: 2}\n") == (
         "second.amont: unknown key; did you mean 'amount'?"
     )
+
+
+def test_an_override_below_a_section_that_is_written_as_a_name_keeps_the_name():
+    values = {"preference": {"algorithm": "dpo"}, "import_chats": {"format": "alpaca"}}
+    apply_override(values, "preference.algorithm.beta", 0.3)
+    assert values["preference"] == {"algorithm": {"preset": "dpo", "beta": 0.3}}
+    with pytest.raises(UserError, match="set the whole: format: {kind: alpaca, ...}"):
+        apply_override(values, "import_chats.format.columns", {})
 
 
 def test_unknown_run_setting_names_the_nearest(toy):

@@ -73,8 +73,8 @@ def _form_of(found: Mapping[Path, Inspection]) -> type[Form]:
     for file, other in others:
         if (form.TEACHES, form.JUDGES_ALONE) != (other.TEACHES, other.JUDGES_ALONE):
             raise UserError(
-                f"{first} holds {form.WHAT}, and {file} {other.WHAT}: these are learned by different"
-                " stages; make a project for one, and add a stage for the other to its recipe"
+                f"{first} holds {form.WHAT}, and {file} {other.WHAT}: these are learned by"
+                " different stages; make a project for one, and add a stage for the other to it"
             )
     return form
 
@@ -110,8 +110,8 @@ def _sections(
         return {"flow": ["flows.own_chats"], **base, "sft": length}
     if data.model is None:
         raise UserError(
-            f"{next(iter(found))} holds {form.WHAT}, from which a model that is there learns; name its"
-            " folder with --model"
+            f"{next(iter(found))} holds {form.WHAT}, from which a model that is there learns;"
+            " name its folder with --model"
         )
     if form.JUDGES_ALONE:
         return {

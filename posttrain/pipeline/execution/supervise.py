@@ -13,8 +13,8 @@ from typing import Any
 from posttrain.pipeline.execution.assignment import Assignment
 from posttrain.pipeline.execution.failures import killed_by
 from posttrain.pipeline.execution.interruption import Interruption
-from posttrain.pipeline.execution.meter import cpu_seconds_of
 from posttrain.pipeline.execution.last_checkpoint import can_save
+from posttrain.pipeline.execution.meter import cpu_seconds_of
 from posttrain.pipeline.execution.parts import ArtifactPart
 from posttrain.pipeline.execution.processes import StageWorker, Workers
 from posttrain.pipeline.execution.sandboxes import sandboxes_of
