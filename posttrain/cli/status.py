@@ -10,6 +10,7 @@ from rich.table import Table
 
 from posttrain.cli.legends import say_legend
 from posttrain.cli.options import Documented, overrides_option, plain_table, recipe_argument
+from posttrain.provenance.actor import person
 from posttrain.stage.formatting import bytesize, duration
 
 if TYPE_CHECKING:
@@ -84,7 +85,6 @@ def _runs(session: "Session", by: str | None) -> Table:
     for run in own[: None if by else _NUM_RUNS]:
         took = "" if run.ended is None else duration(max(0.0, run.ended - run.started))
         started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started))
-        # The address is for who asks the ledger: it would take a third of the line.
-        who = (run.actor or "").partition(" <")[0]
-        table.add_row(run.id, started, took, run.status, who, run.command)
+        # An address would take a third of the line.
+        table.add_row(run.id, started, took, run.status, person(run.actor), run.command)
     return table

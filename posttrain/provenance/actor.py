@@ -47,6 +47,22 @@ def actor_at(root: Path) -> str | None:
     return _one_line(known["who"]) if known else None
 
 
+def person(actor: str | None) -> str:
+    """Name somebody without the address, which is for who asks the ledger.
+
+    >>> person("Ada Lovelace <ada@example.org>"), person(None)
+    ('Ada Lovelace', '')
+
+    Args:
+        actor: As the ledger has it; None where nobody said.
+
+    Returns:
+        The name; empty where nobody said.
+
+    """
+    return (actor or "").partition(" <")[0]
+
+
 def _one_line(text: str) -> str:
     """A name without what a terminal or a page would obey."""
     line = "".join(each if each.isprintable() else " " for each in text)

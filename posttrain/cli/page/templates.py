@@ -8,6 +8,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from posttrain.provenance.actor import person
 from posttrain.stage.formatting import bytesize, counted, duration, number, shortened
 
 _LONGEST = 400
@@ -25,6 +26,7 @@ def page_templates() -> jinja2.Environment:
     )
     environment.filters |= {
         "bytesize": bytesize,
+        "person": person,
         "counted": counted,
         "duration": duration,
         "number": figure,
