@@ -195,6 +195,7 @@ TAKEN_APART: Mapping[str, str] = {
     "posttrain.schedule.tables": "posttrain.operations.schedule.notes",
     "posttrain.tracking.dataset_source": "posttrain.views.tracking.mlflow_writer",
     "posttrain.tracking.memory": "posttrain.views.tracking.base",
+    "posttrain.tracking.mlflow": "posttrain.views.tracking.kinds",
     "posttrain.tracking.mlflow_process": "posttrain.views.tracking.writer_process",
     "posttrain.tracking.rebuild": "posttrain.views.tracking.projection",
     "tasks.curate.filters": "posttrain.data.filters.registry",

@@ -1,6 +1,8 @@
 """Metrics go out of here: a memory tracker for tests, MLflow's view for people, and mirrors."""
 
 import os
+import pkgutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from posttrain.stage.errors import UserError, nearest
@@ -9,31 +11,38 @@ from posttrain.views.tracking.base import CLOSE_SECONDS, MemoryTracker, Tracker
 __all__ = ["CLOSE_SECONDS", "Tracker", "open_tracker"]
 
 _CHOICE = "POSTTRAIN_TRACKING"
-_NAMES = ("mlflow", "tensorboard", "wandb")
+# MLflow comes first: the ledger keeps its ids.
+_TRACKERS: Mapping[str, str] = {
+    "mlflow": "posttrain.views.tracking.kinds:MlflowTracker",
+    "tensorboard": "posttrain.views.tracking.kinds:TensorboardTracker",
+    "wandb": "posttrain.views.tracking.kinds:WandbTracker",
+}
 
 
 def open_tracker(state: Path) -> Tracker:
     """The tracker of a project whose state lies in `state`, as the environment chooses it.
 
     `POSTTRAIN_TRACKING` names trackers with commas between them; `mlflow` is the default, and `off`
-    is none at all. MLflow writes to an SQLite database of the project or wherever
+    is none at all. One of one's own is named by its place, `package.module:Class`, and is made of
+    `state`. MLflow writes to an SQLite database of the project or wherever
     `MLFLOW_TRACKING_URI` says. Lineage events are sent where `OPENLINEAGE_URL` is set.
 
     Raises:
-        UserError: There is no tracker of such a name.
+        UserError: There is no tracker of such a name, or none at such a place.
 
     """
     chosen = os.environ.get(_CHOICE) or "mlflow"
     if chosen == "off":
         return MemoryTracker()
     names = [each.strip() for each in chosen.split(",")]
-    for name in names:
-        if name not in _NAMES:
-            hint = nearest(name, _NAMES) or f"; there are {', '.join(_NAMES)}"
+    own = [name for name in dict.fromkeys(names) if name not in _TRACKERS]
+    for name in own:
+        if ":" not in name:
+            hint = nearest(name, _TRACKERS) or f"; there are {', '.join(_TRACKERS)}"
             raise UserError(f"{_CHOICE} is '{chosen}', and there is no tracker '{name}'{hint}")
-    # MLflow comes first: the ledger keeps its ids.
-    trackers = [_open(name, state) for name in _NAMES if name in names]
-    from posttrain.views.tracking.beside import (
+    places = [place for name, place in _TRACKERS.items() if name in names]
+    trackers = [_open(place, state) for place in (*places, *own)]
+    from posttrain.views.tracking.kinds import (
         OpenLineageTracker,
         SeveralTrackers,
         lineage_is_wanted,
@@ -44,11 +53,9 @@ def open_tracker(state: Path) -> Tracker:
     return trackers[0] if len(trackers) == 1 else SeveralTrackers(*trackers)
 
 
-def _open(name: str, state: Path) -> Tracker:
-    if name == "mlflow":
-        from posttrain.views.tracking.mlflow import MlflowTracker
-
-        return MlflowTracker(state)
-    from posttrain.views.tracking.beside import TensorboardTracker, WandbTracker
-
-    return TensorboardTracker(state) if name == "tensorboard" else WandbTracker(state)
+def _open(place: str, state: Path) -> Tracker:
+    try:
+        made: Tracker = pkgutil.resolve_name(place)(state)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(f"{_CHOICE}: there is no tracker at '{place}': {error}") from None
+    return made

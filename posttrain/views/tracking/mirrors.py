@@ -5,6 +5,7 @@ stage goes on from a killed attempt, and which steps that one has told, is noted
 are not asked.
 """
 
+import importlib
 import json
 import signal
 import sys
@@ -13,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from posttrain.stage.errors import UserError
+from posttrain.stage.extras import extra_line
 from posttrain.stage.files import replacing
 from posttrain.views.tracking.base import Finished, Started, Status
 
@@ -123,6 +126,23 @@ class MirrorWriter:
             partial.write_text(json.dumps({"run": stage.run, "told": self.last[handle]}))
 
 
-def close_at_the_end() -> None:
-    """Close what is open where this process is asked to end, which it is when the run is gone."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+def prepare_mirror(library: str, extra: str, *, alone: bool) -> None:
+    """Import what writes a mirror, and close it where the run is gone, which ends this process.
+
+    Args:
+        library: The module that writes.
+        extra: Of posttrain, which brings it.
+        alone: Whether this process is the writer's own.
+
+    Raises:
+        UserError: It is not installed.
+
+    """
+    try:
+        importlib.import_module(library)
+    except ModuleNotFoundError:
+        raise UserError(
+            f"it is not installed; {extra_line(extra)}, or leave it out of POSTTRAIN_TRACKING"
+        ) from None
+    if alone:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

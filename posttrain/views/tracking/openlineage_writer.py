@@ -14,6 +14,7 @@ from posttrain.provenance.ledger.ledger import Ledger
 from posttrain.provenance.ledger.location import ledger_location
 from posttrain.provenance.lineage.render.openlineage import Surroundings, end_event, start_event
 from posttrain.stage.errors import UserError
+from posttrain.stage.extras import extra_line
 from posttrain.views.tracking.base import Finished, Started
 
 
@@ -80,8 +81,8 @@ def prepare(*, alone: bool) -> None:
         import openlineage.client  # noqa: F401 - it is imported ahead of its use
     except ModuleNotFoundError:
         raise UserError(
-            "OPENLINEAGE_URL is set and openlineage-python is not installed; pip install"
-            " 'posttrain[openlineage]', or unset it"
+            "OPENLINEAGE_URL is set and openlineage-python is not installed;"
+            f" {extra_line('openlineage')}, or unset it"
         ) from None
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from posttrain.provenance.actor import person
 from posttrain.provenance.ledger.annotations import RECIPE_FOLDER, TRACKED
 from posttrain.provenance.ledger.ledger import Ledger
 from posttrain.provenance.ledger.location import PARAMS_FILE, RECIPE_FILE, REPORT_FILE
@@ -47,7 +48,7 @@ def run_started(run: Run, origin: RunOrigin | None = None, *, folder: str = ".")
         "posttrain.recipe": run.recipe,
         "posttrain.command": run.command,
         "posttrain.git_dirty": str(run.git_dirty).lower(),
-        "mlflow.user": (run.actor or known.account).partition(" <")[0],
+        "mlflow.user": person(run.actor or known.account),
         "mlflow.source.name": RECIPE_FILE if folder == "." else f"{folder}/{RECIPE_FILE}",
         "mlflow.source.type": "JOB" if is_job else "LOCAL",
         "mlflow.source.git.commit": run.git_commit or "",
@@ -240,7 +241,7 @@ def rebuild(
         UserError: The store could not be written.
 
     """
-    from posttrain.views.tracking.mlflow import REMEDY, MlflowTracker
+    from posttrain.views.tracking.kinds import REMEDY, MlflowTracker
     from posttrain.views.tracking.sqlite import remove_database, take_place
 
     fresh = state.resolve() / "mlflow-fresh.db"

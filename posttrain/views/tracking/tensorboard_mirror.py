@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from posttrain.stage.errors import UserError
 from posttrain.views.tracking.base import Status
 from posttrain.views.tracking.mirrors import (
     CurveMirror,
     MirroredStage,
     MirrorWriter,
-    close_at_the_end,
+    prepare_mirror,
 )
 
 
@@ -49,24 +48,8 @@ class TensorboardMirror(CurveMirror):
 
 
 def prepare(*, alone: bool) -> None:
-    """Import the writer.
-
-    Args:
-        alone: Whether this process is the writer's own.
-
-    Raises:
-        UserError: It is not installed.
-
-    """
-    try:
-        import tensorboardX  # noqa: F401 - it is imported ahead of its use
-    except ModuleNotFoundError:
-        raise UserError(
-            "it is not installed; pip install 'posttrain[tensorboard]', or leave it out of"
-            " POSTTRAIN_TRACKING"
-        ) from None
-    if alone:
-        close_at_the_end()
+    """Import the writer; see `prepare_mirror`."""
+    prepare_mirror("tensorboardX", "tensorboard", alone=alone)
 
 
 def open_tensorboard(

@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from posttrain.stage.errors import UserError
 from posttrain.views.tracking.base import Status
 from posttrain.views.tracking.mirrors import (
     CurveMirror,
     MirroredStage,
     MirrorWriter,
-    close_at_the_end,
+    prepare_mirror,
 )
 
 
@@ -52,24 +51,8 @@ class WandbMirror(CurveMirror):
 
 
 def prepare(*, alone: bool) -> None:
-    """Import wandb.
-
-    Args:
-        alone: Whether this process is the writer's own.
-
-    Raises:
-        UserError: It is not installed.
-
-    """
-    try:
-        import wandb  # noqa: F401 - it is imported ahead of its use
-    except ModuleNotFoundError:
-        raise UserError(
-            "it is not installed; pip install 'posttrain[wandb]', or leave it out of"
-            " POSTTRAIN_TRACKING"
-        ) from None
-    if alone:
-        close_at_the_end()
+    """Import wandb; see `prepare_mirror`."""
+    prepare_mirror("wandb", "wandb", alone=alone)
 
 
 def open_wandb(

@@ -13,7 +13,7 @@ from posttrain.learning.training.curve import Curve
 from posttrain.pipeline.execution.attempt import note_run, resumed_run
 from posttrain.stage.context import StageContext
 from posttrain.views.tracking.base import Finished, Started
-from posttrain.views.tracking.mlflow import MlflowTracker
+from posttrain.views.tracking.kinds import MlflowTracker
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from posttrain.pipeline.execution.display import Display
 from posttrain.pipeline.execution.local import run_locally
 from posttrain.pipeline.execution.session import open_session
 from posttrain.provenance.ledger import StageRun, open_ledger
-from posttrain.views.tracking.mlflow import MlflowTracker
+from posttrain.views.tracking.kinds import MlflowTracker
 from posttrain.views.tracking.projection import rebuild
 
 _VOLATILE = ("mlflow.user", "mlflow.parentRunId", "posttrain.process")

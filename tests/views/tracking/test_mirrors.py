@@ -15,14 +15,14 @@ import pytest
 from posttrain.stage.errors import UserError
 from posttrain.views.tracking import open_tracker
 from posttrain.views.tracking.base import Finished, MemoryTracker, Started, Status
-from posttrain.views.tracking.beside import (
+from posttrain.views.tracking.kinds import (
+    MlflowTracker,
     OpenLineageTracker,
     SeveralTrackers,
     TensorboardTracker,
     WandbTracker,
 )
 from posttrain.views.tracking.mirrors import CurveMirror, MirroredStage, MirrorWriter
-from posttrain.views.tracking.mlflow import MlflowTracker
 from posttrain.views.tracking.queued import QueuedTracker
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,7 +31,7 @@ import os, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from posttrain.views.tracking.base import Started
-from posttrain.views.tracking.beside import {tracker}
+from posttrain.views.tracking.kinds import {tracker}
 tracker = {tracker}(Path(sys.argv[1]))
 run = tracker.start(Started("demo", tags={{"posttrain.run": "r1"}}))
 stage = tracker.start(Started("rl", run, tags={{"posttrain.key": "k" * 64}}))
@@ -197,6 +197,9 @@ def test_the_environment_chooses_trackers(tmp_path: Path, monkeypatch: pytest.Mo
     assert opened(monkeypatch, tmp_path, POSTTRAIN_TRACKING="off", **url) == [MemoryTracker]
     with pytest.raises(UserError, match="no tracker 'wand'.*wandb"):
         opened(monkeypatch, tmp_path, POSTTRAIN_TRACKING="mlflow,wand")
+    for place, said in (("nowhere:Lines", "nowhere"), ("posttrain.views:Lines", "Lines")):
+        with pytest.raises(UserError, match=f"there is no tracker at '{place}': .*{said}"):
+            opened(monkeypatch, tmp_path, POSTTRAIN_TRACKING=place)
 
 
 def test_several_trackers_hear_the_same_and_the_first_one_has_the_ids() -> None:
@@ -226,3 +229,30 @@ def test_a_mirror_that_cannot_be_written_is_said_and_nothing_else_stops(
     run = tracker.start(Started("demo", tags={"posttrain.run": "r1"}))
     tracker.start(Started("rl", run, tags={"posttrain.key": "k"}))
     assert "TensorBoard tracking stopped: " in str(tracker.close())
+
+
+OWN = """
+from posttrain.views.tracking import Tracker
+
+
+class Lines(Tracker):
+    def __init__(self, state):
+        self.file = (state / "lines.txt").open("a")
+
+    def start(self, started):
+        return started.name
+
+    def metrics(self, handle, step, values):
+        pass
+
+    def finish(self, handle, finished):
+        print(handle, finished.status, file=self.file, flush=True)
+"""
+
+
+def test_a_tracker_of_ones_own_is_told_of_a_run(toy: Any) -> None:
+    (toy.root / "mine.py").write_text(OWN)
+    toy.cli("run", "--local", env={"POSTTRAIN_TRACKING": "mine:Lines"})
+    lines = (toy.root / ".posttrain" / "lines.txt").read_text().splitlines()
+    assert [line.split()[-1] for line in lines] == ["succeeded"] * 4
+    assert [line.split()[0] for line in lines[:3]] == ["first", "second", "third"]

@@ -25,7 +25,7 @@ from posttrain.provenance.ledger.records import ArtifactRecord
 from posttrain.stage.errors import UserError
 from posttrain.views.tracking import open_tracker, writer_process
 from posttrain.views.tracking.base import Finished, MemoryTracker, Started
-from posttrain.views.tracking.mlflow import MlflowTracker
+from posttrain.views.tracking.kinds import MlflowTracker
 from posttrain.views.tracking.projection import (
     rebuild,
     run_finished,
@@ -42,7 +42,7 @@ CREATE = """
 import sys
 from pathlib import Path
 from posttrain.views.tracking.base import Finished, Started
-from posttrain.views.tracking.mlflow import MlflowTracker
+from posttrain.views.tracking.kinds import MlflowTracker
 tracker = MlflowTracker(Path(sys.argv[1]))
 run = tracker.start(Started("race"))
 stage = tracker.start(Started(sys.argv[2], run))

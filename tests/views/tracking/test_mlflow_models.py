@@ -12,7 +12,7 @@ import pytest
 from posttrain.provenance.ledger import Run, StageRun, open_ledger
 from posttrain.provenance.ledger.origins import RunOrigin, note_origin
 from posttrain.provenance.ledger.records import ArtifactRecord
-from posttrain.views.tracking.mlflow import MlflowTracker
+from posttrain.views.tracking.kinds import MlflowTracker
 from posttrain.views.tracking.mlflow_entities import MetricTies, measured_on, model_name
 from posttrain.views.tracking.projection import (
     headline_metrics,

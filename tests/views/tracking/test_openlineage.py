@@ -23,7 +23,7 @@ from posttrain.provenance.lineage.names import find_node
 from posttrain.provenance.lineage.render import FORMATS, View
 from posttrain.provenance.lineage.render.openlineage import Surroundings, end_event, start_event
 from posttrain.views.tracking import open_tracker
-from posttrain.views.tracking.beside import OpenLineageTracker
+from posttrain.views.tracking.kinds import OpenLineageTracker
 from posttrain.views.tracking.projection import run_finished, run_started
 
 TABLE = ArtifactRecord("traces", "completions", "data/a/t.parquet", "ab" * 32, 10, 3, "a")

@@ -1,4 +1,4 @@
-"""Trackers beside MLflow: mirrors of the curves, lineage events, and several trackers as one."""
+"""The trackers that ship: MLflow, mirrors of the curves, lineage events; and several as one."""
 
 import os
 import time
@@ -12,7 +12,20 @@ from posttrain.views.tracking.base import CLOSE_SECONDS, Finished, Started, Trac
 from posttrain.views.tracking.queued import QueuedTracker
 
 _ADDRESS, _CONFIG, _DISABLED = "OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE_DISABLED"
+REMEDY = "the run goes on without it; `posttrain mlflow rebuild` restores it from the ledger"
+"""What becomes of MLflow's view where it cannot be written."""
 _REMEDY = "the run goes on without it; MLflow and the artifacts have all curves"
+
+
+class MlflowTracker(QueuedTracker):
+    """Writes to `uri`, by default the SQLite database `mlflow.db` in the state directory.
+
+    `posttrain mlflow rebuild` makes that view again from the ledger.
+    """
+
+    title = "MLflow"
+    writer = "posttrain.views.tracking.mlflow_writer:open_mlflow"
+    remedy = REMEDY
 
 
 class TensorboardTracker(QueuedTracker):
