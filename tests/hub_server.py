@@ -8,6 +8,7 @@ the license must be one of the hub's list, and `other` must have a name and a li
 import base64
 import hashlib
 import json
+import os
 import re
 import threading
 from dataclasses import dataclass, field
@@ -251,6 +252,19 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+
+def environment(hub):
+    """The environment of a command that asks this hub, with a token, and tells no tracker."""
+    return {
+        **os.environ,
+        "HF_ENDPOINT": hub.endpoint,
+        "HF_TOKEN": "hf_of_a_test",
+        "HF_HUB_OFFLINE": "0",
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "POSTTRAIN_TRACKING": "off",
+    }
 
 
 def started():

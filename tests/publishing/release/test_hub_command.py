@@ -1,6 +1,5 @@
 """`posttrain hub` as a user runs it in a real project, against the stand-in of the hub."""
 
-import os
 import subprocess
 import sys
 
@@ -24,16 +23,7 @@ def hub():
 @pytest.fixture
 def command(released, hub):
     def run(*arguments, code=0):
-        environment = {
-            **os.environ,
-            "HF_ENDPOINT": hub.endpoint,
-            "HF_TOKEN": "hf_of_a_test",
-            "HF_HUB_OFFLINE": "0",
-            "HF_HUB_DISABLE_XET": "1",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "POSTTRAIN_TRACKING": "off",
-            "COLUMNS": "250",
-        }
+        environment = hub_server.environment(hub) | {"COLUMNS": "250"}
         done = subprocess.run(
             [sys.executable, "-m", "posttrain", "hub", *map(str, arguments)],
             cwd=released.project.root,

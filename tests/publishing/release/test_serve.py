@@ -4,7 +4,6 @@ vLLM is not here, and neither is the hub: small HTTP servers stand in for both (
 completions by token ids; `tests.hub_server`). What is tested is our side of them.
 """
 
-import os
 import shlex
 import shutil
 import stat
@@ -111,15 +110,7 @@ def hub():
 
 def pushed(released, hub, version):
     """The command as a user runs it, with the hub's address and a token by environment."""
-    environment = {
-        **os.environ,
-        "HF_ENDPOINT": hub.endpoint,
-        "HF_TOKEN": "hf_of_a_test",
-        "HF_HUB_OFFLINE": "0",
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "POSTTRAIN_TRACKING": "off",
-    }
+    environment = hub_server.environment(hub)
     done = subprocess.run(
         [sys.executable, "-m", "posttrain", "release", "push", f"mini@{version}", "someone/mini"],
         cwd=released.project.root,

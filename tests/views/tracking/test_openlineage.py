@@ -12,9 +12,9 @@ import attr
 import polars as pl
 import pytest
 
+from posttrain.operations.bring_up import runner_of
 from posttrain.pipeline.execution.display import Display
 from posttrain.pipeline.execution.failures import StageFailed
-from posttrain.pipeline.execution.local import run_locally
 from posttrain.pipeline.execution.session import open_session
 from posttrain.provenance.ledger import Run, StageRun, open_ledger
 from posttrain.provenance.ledger.records import ArtifactRecord
@@ -82,7 +82,7 @@ def run_it(toy: Any, *overrides: str) -> str | None:
         try:
             session.run(
                 session.planner.plan(),
-                runner=lambda executor, names: run_locally(executor, names, slots=1),
+                runner=runner_of(local=True, slots=1),
                 tracker=tracker,
                 display=Display(),
                 command="test",
