@@ -38,7 +38,10 @@ stage = tracker.start(Started("rl", run, tags={{"posttrain.key": "k" * 64}}))
 for step in range(1, 4):
     tracker.metrics(stage, step, {{"rl/x": 10.0 * step}})
 note = Path(sys.argv[1], "mirrors", sys.argv[2], "rl-" + "k" * 16 + ".json")
+end = time.monotonic() + 120
 while not (note.is_file() and '"told": 3' in note.read_text()):
+    if time.monotonic() > end:
+        sys.exit("the steps were never noted: " + str(tracker.close()))
     time.sleep(0.05)
 os.kill(os.getpid(), signal.SIGKILL)
 """
